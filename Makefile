@@ -1,0 +1,32 @@
+# Everything needs only Python >= 3.11, make and a package index; each target sets up .venv itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test check bench clean
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast]' --group dev
+	@touch $@
+
+demo: $(STAMP) ## see a wedge happen and be caught, then the same attack survived (about two minutes)
+	$(BIN)/pdchaos demo
+
+check: $(STAMP) ## lint, types, formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check ## all checks and all tests
+	$(BIN)/pytest
+
+bench: $(STAMP) ## benchmarks (by hand; ratios, not times)
+	$(BIN)/python -m bench
+
+clean: ## remove the environment
+	rm -rf $(VENV)

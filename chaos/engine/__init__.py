@@ -1,0 +1,1 @@
+"""The engine: everything with a side effect, behind small protocols."""

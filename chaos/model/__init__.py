@@ -1,0 +1,1 @@
+"""Pure data: the words every layer shares. Nothing here reads a clock, a file or a socket."""

@@ -1,0 +1,453 @@
+"""The event stream, format 1: everything a run observes or does, as small frozen structs (DESIGN §8).
+
+The engine emits these and does not know who listens; the journal writes them; the judge reads nothing else.
+Times ending in `_ns` are nanoseconds of the harness's CLOCK_MONOTONIC unless the event names another `clock`.
+Identities are roles and ordinals (`prefill-0`), never host names, so a verdict does not depend on where a run
+happened; no lab build name and no secret is ever put into an event.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+FORMAT = 1
+
+Role = Literal["router", "prefill", "decode"]
+Phase = Literal["baseline", "load", "recovery", "rest", "teardown", "idle", "last-canaries"]
+RequestKind = Literal["load", "canary", "reference"]
+EndedBy = Literal["server", "harness", "fault", "error"]
+Content = Literal["unchecked", "ok", "missing", "corrupted"]
+HitClass = Literal["fatal", "abort", "timeout", "symptom", "crash", "restart", "benign", "traceback"]
+Stage = Literal["planned", "applied", "verified", "reverted", "revert-verified"]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of an event."""
+
+
+class Event(Record, tag_field="type"):
+    """The envelope.
+
+    `seq` is given by the journal, gapless from 1 (a gap is doubt). `src` says who observed it (`harness`,
+    `agent:GROUP`, `probe:NAME`); `src_t_ns` is that observer's own stamp on `clock`. `cycle` counts from 1 once
+    load starts; 0 is the baseline.
+    """
+
+    t_ns: int
+    seq: int = 0
+    src: str = "harness"
+    src_t_ns: int | None = None
+    clock: str = "harness"
+    cycle: int = 0
+
+
+# ---------------------------------------------------------------------------------------------- the plan
+
+
+class Bound(Record):
+    """One condition on a count: `op` is one of `>= > <= < ==`."""
+
+    name: str
+    op: str
+    value: float
+
+    def met_by(self, got: float) -> bool:
+        """Whether `got` satisfies the bound."""
+        match self.op:
+            case ">=":
+                return got >= self.value
+            case ">":
+                return got > self.value
+            case "<=":
+                return got <= self.value
+            case "<":
+                return got < self.value
+            case "==":
+                return got == self.value
+            case other:
+                raise ValueError(f"unknown comparison {other!r}")
+
+
+class PlannedFault(Record):
+    """One step of the timeline as resolved before the run.
+
+    `aim` names census phases (`connecting waiting streaming thinking`), canonical gauges, or `server_aborts` (distinct
+    requests whose abort the servers themselves logged or counted after the wave).
+    """
+
+    id: str
+    kind: str  # kill | signal | ...
+    how: str = ""
+    group: str = ""
+    aim: tuple[Bound, ...] = ()
+    disruptive: bool = True  # False: a step that breaks nothing
+
+
+class Plan(Record):
+    """What the run intends, with every duration already multiplied by the deployment's time scale (seconds)."""
+
+    scenario: str
+    about: str = ""
+    cycles: int = 1
+    faults: tuple[PlannedFault, ...] = ()
+    groups: tuple[str, ...] = ()
+    settle_s: float = 10.0
+    rest_s: float = 0.0
+    idle_s: float = 60.0
+    quiet_s: float = 10.0  # canaries count only when begun this long after the last abort evidence
+    watch_s: float = 330.0  # how long a wedge is watched after the last wave
+    recover_within_s: float = 60.0
+    canary_deadline_s: float = 20.0
+    canary_interval_s: float = 1.0
+    canaries_in_a_row: int = 5
+    allow: tuple[str, ...] = ("healthy",)
+    time_scale: float = 1.0
+    until: str = ""  # "wedged": stop cycling at the first violation
+
+
+class PackUsed(Record):
+    """A pack that gave log lines and metrics their meaning in this run."""
+
+    name: str
+    engine: str
+    sha256: str
+
+
+class RunStarted(Event, tag="run.started"):
+    """The first event. `target` is a kind (`lab:sim`, `file`), never a build or a host."""
+
+    format: int
+    run_id: str
+    tool_version: str
+    utc: str  # ISO 8601, for people
+    target: str
+    plan: Plan
+    seed: int = 0
+    packs: tuple[PackUsed, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------- the target
+
+
+class Node(Record):
+    """One server of the deployment. `observes` says which probes have something to look at on this node."""
+
+    id: str
+    role: Role
+    engine: str = ""  # pack name
+    version: str = ""  # as the engine reports it
+    ranks: tuple[str, ...] = ()
+    pid: int | None = None
+    start_time: float | None = None  # of the process, seconds since the epoch (psutil)
+    observes: tuple[str, ...] = ()  # of: liveness metrics log process
+
+
+class Path(Record):
+    """A way a request can take. `id` is `routed` or `prefill-0>decode-1`; `examined` says a canary takes it."""
+
+    id: str
+    kind: Literal["routed", "direct", "rank"]
+    nodes: tuple[str, ...] = ()
+    examined: bool = True
+    reason: str = ""  # why it is not examined
+
+
+class EngineTimeout(Record):
+    """A timeout of the engine itself, after which stuck requests may free themselves."""
+
+    name: str
+    seconds: float
+    source: str = ""  # where the value comes from: target | server_info | pack default
+
+
+class DeploymentSeen(Event, tag="deployment.seen"):
+    """What answered before anything was broken; emitted again when it changed."""
+
+    nodes: tuple[Node, ...]
+    paths: tuple[Path, ...]
+    timeouts: tuple[EngineTimeout, ...] = ()
+    gauge_lag_s: float = 35.0
+    not_examined: tuple[str, ...] = ()
+
+
+class ClockMeasured(Event, tag="clock.measured"):
+    """The offset of another clock against the harness's monotonic clock (ns; other minus ours)."""
+
+    of: str
+    offset_ns: int
+    uncertainty_ns: int
+
+
+class PhaseEntered(Event, tag="phase.entered"):
+    """The run moved on."""
+
+    phase: Phase
+    reason: str = ""
+
+
+# ---------------------------------------------------------------------------------------------- requests
+
+
+class RequestStarted(Event, tag="request.started"):
+    """A request of ours left. `sent_ns` is when its last byte was handed to the kernel."""
+
+    req: str
+    kind: RequestKind
+    path: str
+    intended_ns: int
+    sent_ns: int | None = None
+    group: str = ""
+    session: int = -1
+    round: int = 0
+    api: str = ""
+
+
+class RequestOverdue(Event, tag="request.overdue"):
+    """A canary passed its deadline and is left open."""
+
+    req: str
+    kind: RequestKind
+    path: str
+    age_s: float
+    deadline_s: float
+
+
+class Gaps(Record):
+    """Inter-token gaps of one response (ms)."""
+
+    n: int
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class RequestEnded(Event, tag="request.ended"):
+    """A request of ours ended.
+
+    It is a success only when `error` is empty: HTTP 200, the stream's end marker seen, a finish reason that is not an
+    abort, at least one token. `ended_by` tells who ended it: a disconnect that no fault planned has `harness`.
+    """
+
+    req: str
+    kind: RequestKind
+    path: str
+    sent_ns: int | None = None
+    first_ns: int | None = None
+    last_ns: int | None = None
+    tokens: int = 0
+    gaps: Gaps | None = None
+    status: int | None = None
+    finish: str = ""
+    error: str = ""  # "" or one of: connect refused status in-band truncated no-tokens timeout reset cancelled protocol
+    detail: str = ""  # what the server said, cut to 300 characters
+    content: Content = "unchecked"
+    ended_by: EndedBy = "server"
+    group: str = ""
+    session: int = -1
+    round: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """True when the server answered completely and correctly, however late."""
+        return not self.error and self.ended_by == "server"
+
+
+# ---------------------------------------------------------------------------------------------- faults
+
+
+class QueueReading(Record):
+    """A gauge as last scraped before the wave, with its age: gauges freeze in the state we look for."""
+
+    node: str
+    name: str
+    value: float
+    age_s: float
+
+
+class AimCheck(Record):
+    """One aim against what was met; `got` is None when nothing could be read (unknown, not zero)."""
+
+    name: str
+    op: str
+    want: float
+    got: float | None = None
+
+
+class WaveCensus(Event, tag="wave.census"):
+    """In which phase each targeted session was at the moment of the wave."""
+
+    wave: str
+    phases: dict[str, int]
+    queues: tuple[QueueReading, ...] = ()
+    aim: tuple[AimCheck, ...] = ()  # only what can be known at the wave; server_aborts is judged later
+
+
+class WaveFired(Event, tag="wave.fired"):
+    """One fault against many sessions at once: when it was ordered, and when it reached the first and last of them."""
+
+    wave: str
+    how: str
+    ordered_ns: int
+    first_ns: int | None = None
+    last_ns: int | None = None
+    sessions: int = 0
+    sockets: int = 0  # open connections hit
+    fin: int | None = None  # None: nobody can tell after SIGKILL
+    rst: int | None = None
+
+
+class FaultStep(Event, tag="fault.step"):
+    """One stage of a fault's life; a fault counts only once `verified` with `ok` and a measurement."""
+
+    fault: str
+    kind: str
+    stage: Stage
+    ok: bool
+    measured: dict[str, str] = {}
+    detail: str = ""
+    ttl_s: float | None = None
+    reversal: str = "none"  # what undoes it; "none" for a kill
+
+
+# ---------------------------------------------------------------------------------------------- observations
+
+
+class Sample(Record):
+    """One sample of a wanted metric under its canonical name; `labels` as scraped, sorted, `k=v` joined by commas."""
+
+    name: str
+    labels: str
+    value: float
+
+
+class Scrape(Event, tag="scrape"):
+    """One reading of a node's metrics. A wanted name that is not in `samples` and not in `zero` is unknown."""
+
+    node: str
+    ok: bool
+    took_ms: float = 0.0
+    samples: tuple[Sample, ...] = ()
+    zero: tuple[str, ...] = ()  # families announced by HELP without a sample: counters that never counted
+    error: str = ""
+
+
+class Liveness(Event, tag="liveness"):
+    """What a health endpoint said: recorded, never trusted."""
+
+    node: str
+    endpoint: str
+    status: int | None
+    took_ms: float
+    error: str = ""
+
+
+class LogHit(Event, tag="log.hit"):
+    """A log line that a pack's signature knows, raw; only the first lines per signature are kept, the rest counted."""
+
+    node: str
+    stream: str
+    signature: str  # id in the pack
+    klass: HitClass
+    line: str
+    title: str = ""
+    offset: int = 0
+    count: int = 1
+    key: str = ""  # what tells one occurrence from its echo on another rank (a bootstrap room)
+    side: str = ""  # prefill | decode | router: where the cause is
+    ends: str = ""  # what it ends: "thread" "process" or nothing
+    upstream: str = ""
+    fixed_in: str = ""
+    log_time: str = ""
+
+
+class LogCovered(Event, tag="log.covered"):
+    """The byte range of one log that was really read; `lost` bytes were not (rotation, truncation)."""
+
+    node: str
+    stream: str
+    start: int
+    end: int
+    lost: int = 0
+    lines: int = 0
+    note: str = ""
+
+
+class Child(Record):
+    """A child process of a node."""
+
+    pid: int
+    name: str
+    alive: bool
+    start_time: float = 0.0
+
+
+class ProcessSeen(Event, tag="process.seen"):
+    """The state of a node's process. `state` is psutil's word (running, sleeping, stopped, zombie, dead)."""
+
+    node: str
+    pid: int
+    alive: bool
+    state: str = ""
+    start_time: float | None = None
+    children: tuple[Child, ...] = ()
+    threads: tuple[str, ...] = ()  # names, where they can be read
+
+
+class EvidenceLost(Event, tag="evidence.lost"):
+    """A probe could not look between two moments: what happened then is unknown, not fine."""
+
+    probe: str
+    node: str = ""
+    from_ns: int
+    to_ns: int
+    cause: str = ""
+
+
+class HarnessHealth(Event, tag="harness.health"):
+    """Our own fitness over the last interval; `who` is `harness` or an agent."""
+
+    who: str
+    lag_max_ms: float
+    lag_p99_ms: float = 0.0
+    open_files: int = 0
+    reference_ok: bool | None = None
+    reference_ms: float | None = None
+    intended: int = 0  # sends due so far
+    delivered: int = 0  # sends made so far
+    tokens: int = 0  # received so far
+    completed: int = 0
+    failed: int = 0
+    phases: dict[str, int] = {}
+
+
+class RunEnded(Event, tag="run.ended"):
+    """The last event of a run that could say goodbye."""
+
+    status: str  # RunStatus
+    cleanup: str  # Cleanup
+    reason: str = ""
+    cleanup_detail: str = ""
+
+
+AnyEvent = (
+    RunStarted
+    | DeploymentSeen
+    | ClockMeasured
+    | PhaseEntered
+    | RequestStarted
+    | RequestOverdue
+    | RequestEnded
+    | WaveCensus
+    | WaveFired
+    | FaultStep
+    | Scrape
+    | Liveness
+    | LogHit
+    | LogCovered
+    | ProcessSeen
+    | EvidenceLost
+    | HarnessHealth
+    | RunEnded
+)

@@ -1,0 +1,112 @@
+"""The verdict: what the judge says of a journal, in the shape that `verdict.json` and every renderer use."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chaos.model.outcomes import Answer, Cleanup, ExitCode, Outcome, RunStatus
+
+FORMAT = 1
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a verdict."""
+
+
+class Evidence(Part):
+    """One fact with the journal events (`seq`) that show it."""
+
+    text: str
+    seqs: tuple[int, ...] = ()
+
+
+class Finding(Part):
+    """One answered question. Every question is evaluated, whatever the others say.
+
+    `outcome` is the outcome this finding establishes when it is sound and bad, else None. `required` says that
+    `unknown` here forbids `healthy`.
+    """
+
+    id: str
+    question: str
+    answer: Answer
+    evidence: tuple[Evidence, ...] = ()
+    outcome: Outcome | None = None
+    required: bool = True
+
+
+class Cause(Part):
+    """What the log signatures say about why; it explains an outcome and never makes one alone (except `damaged`)."""
+
+    signature: str
+    title: str
+    side: str
+    upstream: str
+    fixed_in: str
+    line: str
+    seqs: tuple[int, ...] = ()
+
+
+class PathVerdict(Part):
+    """How fresh requests fared on one path after the last fault."""
+
+    path: str
+    serves: Answer
+    canaries: int = 0  # begun after the last fault
+    passed: int = 0  # in time
+    late: int = 0  # completed after their deadline
+    failed: int = 0
+    unfinished: int = 0
+    recovered_s: float | None = None  # after the last fault
+    note: str = ""
+
+
+class WaveVerdict(Part):
+    """Whether one wave met what it aimed at."""
+
+    wave: str
+    cycle: int
+    how: str
+    phases: dict[str, int]
+    sessions: int
+    sockets: int
+    spread_ms: float | None
+    server_aborts: int | None  # distinct requests, by the servers' own account; None: nothing could tell
+    landed: Answer
+    unmet: tuple[str, ...] = ()
+    fin: int | None = None
+    rst: int | None = None
+
+
+class Wedge(Part):
+    """How the wedge looks."""
+
+    total: bool  # every examined path, else partial
+    silent: bool  # every liveness endpoint that was asked stayed green
+    confirmed: bool  # watched past the engine's own timeouts
+    side: str  # prefill | decode | router | "" (unknown)
+    paths: tuple[str, ...]
+
+
+class Verdict(Part):
+    """The whole answer. Three axes: outcome (target), status (our run), cleanup (what we left behind)."""
+
+    format: int
+    judge_version: str
+    run_id: str
+    scenario: str
+    target: str
+    outcome: Outcome
+    status: RunStatus
+    cleanup: Cleanup
+    exit_code: ExitCode
+    headline: str  # one sentence for a tired person
+    reasons: tuple[str, ...]  # why this outcome, most important first
+    findings: tuple[Finding, ...]
+    paths: tuple[PathVerdict, ...] = ()
+    waves: tuple[WaveVerdict, ...] = ()
+    wedge: Wedge | None = None
+    causes: tuple[Cause, ...] = ()
+    not_examined: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    duration_s: float = 0.0
