@@ -27,7 +27,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of an event."""
 
 
-class Event(Record, tag_field="type"):
+class Event(Record, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     """The envelope.
 
     `seq` is given by the journal, gapless from 1 (a gap is doubt). `src` says who observed it (`harness`,
@@ -46,7 +46,7 @@ class Event(Record, tag_field="type"):
 # ---------------------------------------------------------------------------------------------- the plan
 
 
-class Bound(Record):
+class Bound(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One condition on a count: `op` is one of `>= > <= < ==`."""
 
     name: str
@@ -70,7 +70,7 @@ class Bound(Record):
                 raise ValueError(f"unknown comparison {other!r}")
 
 
-class PlannedFault(Record):
+class PlannedFault(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One step of the timeline as resolved before the run.
 
     `aim` names census phases (`connecting waiting streaming thinking`), canonical gauges, or `server_aborts` (distinct
@@ -85,7 +85,7 @@ class PlannedFault(Record):
     disruptive: bool = True  # False: a step that breaks nothing
 
 
-class Plan(Record):
+class Plan(Record, frozen=True, kw_only=True, omit_defaults=True):
     """What the run intends, with every duration already multiplied by the deployment's time scale (seconds)."""
 
     scenario: str
@@ -107,7 +107,7 @@ class Plan(Record):
     until: str = ""  # "wedged": stop cycling at the first violation
 
 
-class PackUsed(Record):
+class PackUsed(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A pack that gave log lines and metrics their meaning in this run."""
 
     name: str
@@ -115,7 +115,7 @@ class PackUsed(Record):
     sha256: str
 
 
-class RunStarted(Event, tag="run.started"):
+class RunStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="run.started"):
     """The first event. `target` is a kind (`lab:sim`, `file`), never a build or a host."""
 
     format: int
@@ -131,7 +131,7 @@ class RunStarted(Event, tag="run.started"):
 # ---------------------------------------------------------------------------------------------- the target
 
 
-class Node(Record):
+class Node(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One server of the deployment. `observes` says which probes have something to look at on this node."""
 
     id: str
@@ -144,7 +144,7 @@ class Node(Record):
     observes: tuple[str, ...] = ()  # of: liveness metrics log process
 
 
-class Path(Record):
+class Path(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A way a request can take. `id` is `routed` or `prefill-0>decode-1`; `examined` says a canary takes it."""
 
     id: str
@@ -154,7 +154,7 @@ class Path(Record):
     reason: str = ""  # why it is not examined
 
 
-class EngineTimeout(Record):
+class EngineTimeout(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A timeout of the engine itself, after which stuck requests may free themselves."""
 
     name: str
@@ -162,7 +162,7 @@ class EngineTimeout(Record):
     source: str = ""  # where the value comes from: target | server_info | pack default
 
 
-class DeploymentSeen(Event, tag="deployment.seen"):
+class DeploymentSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="deployment.seen"):
     """What answered before anything was broken; emitted again when it changed."""
 
     nodes: tuple[Node, ...]
@@ -172,7 +172,7 @@ class DeploymentSeen(Event, tag="deployment.seen"):
     not_examined: tuple[str, ...] = ()
 
 
-class ClockMeasured(Event, tag="clock.measured"):
+class ClockMeasured(Event, frozen=True, kw_only=True, omit_defaults=True, tag="clock.measured"):
     """The offset of another clock against the harness's monotonic clock (ns; other minus ours)."""
 
     of: str
@@ -180,7 +180,7 @@ class ClockMeasured(Event, tag="clock.measured"):
     uncertainty_ns: int
 
 
-class PhaseEntered(Event, tag="phase.entered"):
+class PhaseEntered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="phase.entered"):
     """The run moved on."""
 
     phase: Phase
@@ -190,7 +190,7 @@ class PhaseEntered(Event, tag="phase.entered"):
 # ---------------------------------------------------------------------------------------------- requests
 
 
-class RequestStarted(Event, tag="request.started"):
+class RequestStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="request.started"):
     """A request of ours left. `sent_ns` is when its last byte was handed to the kernel."""
 
     req: str
@@ -204,7 +204,7 @@ class RequestStarted(Event, tag="request.started"):
     api: str = ""
 
 
-class RequestOverdue(Event, tag="request.overdue"):
+class RequestOverdue(Event, frozen=True, kw_only=True, omit_defaults=True, tag="request.overdue"):
     """A canary passed its deadline and is left open."""
 
     req: str
@@ -214,7 +214,7 @@ class RequestOverdue(Event, tag="request.overdue"):
     deadline_s: float
 
 
-class Gaps(Record):
+class Gaps(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Inter-token gaps of one response (ms)."""
 
     n: int
@@ -223,7 +223,7 @@ class Gaps(Record):
     max_ms: float
 
 
-class RequestEnded(Event, tag="request.ended"):
+class RequestEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="request.ended"):
     """A request of ours ended.
 
     It is a success only when `error` is empty: HTTP 200, the stream's end marker seen, a finish reason that is not an
@@ -257,7 +257,7 @@ class RequestEnded(Event, tag="request.ended"):
 # ---------------------------------------------------------------------------------------------- faults
 
 
-class QueueReading(Record):
+class QueueReading(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A gauge as last scraped before the wave, with its age: gauges freeze in the state we look for."""
 
     node: str
@@ -266,7 +266,7 @@ class QueueReading(Record):
     age_s: float
 
 
-class AimCheck(Record):
+class AimCheck(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One aim against what was met; `got` is None when nothing could be read (unknown, not zero)."""
 
     name: str
@@ -275,7 +275,7 @@ class AimCheck(Record):
     got: float | None = None
 
 
-class WaveCensus(Event, tag="wave.census"):
+class WaveCensus(Event, frozen=True, kw_only=True, omit_defaults=True, tag="wave.census"):
     """In which phase each targeted session was at the moment of the wave."""
 
     wave: str
@@ -284,7 +284,7 @@ class WaveCensus(Event, tag="wave.census"):
     aim: tuple[AimCheck, ...] = ()  # only what can be known at the wave; server_aborts is judged later
 
 
-class WaveFired(Event, tag="wave.fired"):
+class WaveFired(Event, frozen=True, kw_only=True, omit_defaults=True, tag="wave.fired"):
     """One fault against many sessions at once: when it was ordered, and when it reached the first and last of them."""
 
     wave: str
@@ -298,7 +298,7 @@ class WaveFired(Event, tag="wave.fired"):
     rst: int | None = None
 
 
-class FaultStep(Event, tag="fault.step"):
+class FaultStep(Event, frozen=True, kw_only=True, omit_defaults=True, tag="fault.step"):
     """One stage of a fault's life; a fault counts only once `verified` with `ok` and a measurement."""
 
     fault: str
@@ -314,7 +314,7 @@ class FaultStep(Event, tag="fault.step"):
 # ---------------------------------------------------------------------------------------------- observations
 
 
-class Sample(Record):
+class Sample(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One sample of a wanted metric under its canonical name; `labels` as scraped, sorted, `k=v` joined by commas."""
 
     name: str
@@ -322,7 +322,7 @@ class Sample(Record):
     value: float
 
 
-class Scrape(Event, tag="scrape"):
+class Scrape(Event, frozen=True, kw_only=True, omit_defaults=True, tag="scrape"):
     """One reading of a node's metrics. A wanted name that is not in `samples` and not in `zero` is unknown."""
 
     node: str
@@ -333,7 +333,7 @@ class Scrape(Event, tag="scrape"):
     error: str = ""
 
 
-class Liveness(Event, tag="liveness"):
+class Liveness(Event, frozen=True, kw_only=True, omit_defaults=True, tag="liveness"):
     """What a health endpoint said: recorded, never trusted."""
 
     node: str
@@ -343,7 +343,7 @@ class Liveness(Event, tag="liveness"):
     error: str = ""
 
 
-class LogHit(Event, tag="log.hit"):
+class LogHit(Event, frozen=True, kw_only=True, omit_defaults=True, tag="log.hit"):
     """A log line that a pack's signature knows, raw; only the first lines per signature are kept, the rest counted."""
 
     node: str
@@ -362,7 +362,7 @@ class LogHit(Event, tag="log.hit"):
     log_time: str = ""
 
 
-class LogCovered(Event, tag="log.covered"):
+class LogCovered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="log.covered"):
     """The byte range of one log that was really read; `lost` bytes were not (rotation, truncation)."""
 
     node: str
@@ -374,7 +374,7 @@ class LogCovered(Event, tag="log.covered"):
     note: str = ""
 
 
-class Child(Record):
+class Child(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A child process of a node."""
 
     pid: int
@@ -383,7 +383,7 @@ class Child(Record):
     start_time: float = 0.0
 
 
-class ProcessSeen(Event, tag="process.seen"):
+class ProcessSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="process.seen"):
     """The state of a node's process. `state` is psutil's word (running, sleeping, stopped, zombie, dead)."""
 
     node: str
@@ -395,7 +395,7 @@ class ProcessSeen(Event, tag="process.seen"):
     threads: tuple[str, ...] = ()  # names, where they can be read
 
 
-class EvidenceLost(Event, tag="evidence.lost"):
+class EvidenceLost(Event, frozen=True, kw_only=True, omit_defaults=True, tag="evidence.lost"):
     """A probe could not look between two moments: what happened then is unknown, not fine."""
 
     probe: str
@@ -405,7 +405,7 @@ class EvidenceLost(Event, tag="evidence.lost"):
     cause: str = ""
 
 
-class HarnessHealth(Event, tag="harness.health"):
+class HarnessHealth(Event, frozen=True, kw_only=True, omit_defaults=True, tag="harness.health"):
     """Our own fitness over the last interval; `who` is `harness` or an agent."""
 
     who: str
@@ -422,7 +422,7 @@ class HarnessHealth(Event, tag="harness.health"):
     phases: dict[str, int] = {}
 
 
-class RunEnded(Event, tag="run.ended"):
+class RunEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="run.ended"):
     """The last event of a run that could say goodbye."""
 
     status: str  # RunStatus

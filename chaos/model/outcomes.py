@@ -40,7 +40,9 @@ class Outcome(StrEnum):
         return self not in (Outcome.HEALTHY, Outcome.INCONCLUSIVE)
 
 
-_RANK = {outcome: rank for rank, outcome in enumerate(o for o in Outcome if o is not Outcome.WEDGED)}
+_RANK: dict[Outcome, int] = {
+    outcome: rank for rank, outcome in enumerate(o for o in Outcome if o is not Outcome.WEDGED)
+}
 _RANK[Outcome.WEDGED] = _RANK[Outcome.CRASHED]
 
 

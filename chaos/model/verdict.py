@@ -13,14 +13,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a verdict."""
 
 
-class Evidence(Part):
+class Evidence(Part, frozen=True, kw_only=True):
     """One fact with the journal events (`seq`) that show it."""
 
     text: str
     seqs: tuple[int, ...] = ()
 
 
-class Finding(Part):
+class Finding(Part, frozen=True, kw_only=True):
     """One answered question. Every question is evaluated, whatever the others say.
 
     `outcome` is the outcome this finding establishes when it is sound and bad, else None. `required` says that
@@ -35,7 +35,7 @@ class Finding(Part):
     required: bool = True
 
 
-class Cause(Part):
+class Cause(Part, frozen=True, kw_only=True):
     """What the log signatures say about why; it explains an outcome and never makes one alone (except `damaged`)."""
 
     signature: str
@@ -47,7 +47,7 @@ class Cause(Part):
     seqs: tuple[int, ...] = ()
 
 
-class PathVerdict(Part):
+class PathVerdict(Part, frozen=True, kw_only=True):
     """How fresh requests fared on one path after the last fault."""
 
     path: str
@@ -61,7 +61,7 @@ class PathVerdict(Part):
     note: str = ""
 
 
-class WaveVerdict(Part):
+class WaveVerdict(Part, frozen=True, kw_only=True):
     """Whether one wave met what it aimed at."""
 
     wave: str
@@ -78,7 +78,7 @@ class WaveVerdict(Part):
     rst: int | None = None
 
 
-class Wedge(Part):
+class Wedge(Part, frozen=True, kw_only=True):
     """How the wedge looks."""
 
     total: bool  # every examined path, else partial
@@ -88,7 +88,7 @@ class Wedge(Part):
     paths: tuple[str, ...]
 
 
-class Verdict(Part):
+class Verdict(Part, frozen=True, kw_only=True):
     """The whole answer. Three axes: outcome (target), status (our run), cleanup (what we left behind)."""
 
     format: int
