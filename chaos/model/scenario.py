@@ -51,7 +51,7 @@ class Group(Section):
 
 
 class Kill(Section):
-    """End many sessions of one group at once. `sigkill` kills whole client processes; the others hit chosen sessions."""
+    """End many sessions of a group at once: `sigkill` kills whole client processes, the others hit chosen sessions."""
 
     group: Name
     sessions: Literal["all"] | int = "all"
