@@ -1,0 +1,5 @@
+"""`python -m chaos` is `pdchaos`."""
+
+from chaos.cli import main
+
+main()

@@ -1,0 +1,183 @@
+"""Names and options of every command; each body hands over to the module of that command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chaos import __version__
+
+app = typer.Typer(
+    name="pdchaos",
+    help="Break a prefill/decode LLM deployment on purpose and prove whether it wedged.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 as expected, 1 violation, 2 usage or invalid file, 3 inconclusive, 4 harness error, "
+    "5 refused, 6 target unfit, 8 cleanup incomplete, 9 violation and cleanup incomplete, 130 interrupted.",
+)
+lab_app = typer.Typer(help="Deployments that pdchaos starts itself; no cluster and no GPU needed.", no_args_is_help=True)
+app.add_typer(lab_app, name="lab")
+
+ScenarioArg = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario's name or its YAML file.")]
+TargetOpt = Annotated[
+    str, typer.Option("--target", "-t", metavar="TARGET", help="A target file, or lab:sim, or lab:sim@BUILD.")
+]
+WithOpt = Annotated[
+    list[str],
+    typer.Option(
+        "--with", metavar="KEY=VALUE", help="Override a scenario value, e.g. expect.recover_within=10s. Repeatable."
+    ),
+]
+SetOpt = Annotated[
+    list[str], typer.Option("--set", metavar="OPTION=VALUE", help="A lab option, e.g. prefill=2. Repeatable.")
+]
+ReportsOpt = Annotated[Path, typer.Option("--reports", metavar="DIR", help="Where run folders are made.")]
+DEFAULT_TARGET = "lab:sim"
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"pdchaos {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Break a prefill/decode LLM deployment on purpose and prove whether it wedged."""
+
+
+@app.command()
+def run(
+    scenario: ScenarioArg,
+    target: TargetOpt = DEFAULT_TARGET,
+    with_: WithOpt = [],  # noqa: B006 - the library copies it
+    set_: SetOpt = [],  # noqa: B006
+    reports: ReportsOpt = Path("reports"),
+    plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
+) -> None:
+    """Run one scenario against one target and judge what happened.
+
+    The first Ctrl-C lets open requests finish and judges; the second leaves at once. Everything is recorded in a run
+    folder that `pdchaos judge` can judge again.
+    """
+    from chaos.cli.launch import Launch, launch  # noqa: PLC0415
+
+    order = Launch(
+        scenario=scenario, target=target, overrides=tuple(with_), lab_options=tuple(set_), reports=reports, plain=plain
+    )
+    raise typer.Exit(int(launch(order, show_panel=True).exit_code))
+
+
+@app.command()
+def judge(
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder or its journal.jsonl.")],
+    json: Annotated[bool, typer.Option("--json", help="Print verdict.json instead of the panel.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write the folder's verdict and reports anew.")] = False,
+) -> None:
+    """Judge a recorded run again, with the rules of this version."""
+    from chaos.cli.judging import judge_again  # noqa: PLC0415
+
+    raise typer.Exit(judge_again(run_dir, as_json=json, write=write))
+
+
+@app.command()
+def plan(
+    scenario: ScenarioArg,
+    target: TargetOpt = DEFAULT_TARGET,
+    with_: WithOpt = [],  # noqa: B006
+    set_: SetOpt = [],  # noqa: B006
+) -> None:
+    """Print what a run would do, with every duration resolved; touches nothing."""
+    from chaos.cli.files import show_plan  # noqa: PLC0415
+
+    show_plan(scenario, target, overrides=with_, lab_options=set_)
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario, target or pack files.")],
+) -> None:
+    """Check files and report every problem at once as file:line:col."""
+    from chaos.cli.files import check_files  # noqa: PLC0415
+
+    raise typer.Exit(check_files(files))
+
+
+@app.command()
+def schema(
+    kind: Annotated[str, typer.Argument(metavar="scenario|target|pack", help="Which file's schema.")],
+) -> None:
+    """Print the JSON Schema of a kind of file, for editors."""
+    from chaos.cli.files import show_schema  # noqa: PLC0415
+
+    show_schema(kind)
+
+
+@app.command()
+def scenarios() -> None:
+    """List the scenarios that come with pdchaos."""
+    from chaos.cli.files import list_scenarios  # noqa: PLC0415
+
+    list_scenarios()
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to put the files.")] = Path(),
+) -> None:
+    """Write a commented target file and a scenario to start from; overwrites nothing."""
+    from chaos.cli.files import init_files  # noqa: PLC0415
+
+    init_files(folder)
+
+
+@app.command()
+def demo(reports: ReportsOpt = Path("reports")) -> None:
+    """See a wedge happen and be caught, then the same attack survived. About two minutes, nothing else needed."""
+    from chaos.cli.demo import run_demo  # noqa: PLC0415
+
+    raise typer.Exit(run_demo(reports))
+
+
+@lab_app.command("list")
+def lab_list() -> None:
+    """List labs, their builds and options."""
+    from chaos.cli.labs import show_catalogue  # noqa: PLC0415
+
+    show_catalogue()
+
+
+@lab_app.command("up")
+def lab_up(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="For example sim or sim@nixl-abort-unhandled.")],
+    set_: SetOpt = [],  # noqa: B006
+    hours: Annotated[float, typer.Option(min=0.01, max=72, help="It ends by itself after this long.")] = 1.0,
+) -> None:
+    """Start a lab and keep it up; prints the target file to use."""
+    from chaos.cli.labs import bring_up  # noqa: PLC0415
+
+    bring_up(name, set_, hours=hours)
+
+
+@lab_app.command("down")
+def lab_down(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: every lab that is up.")] = None,
+) -> None:
+    """End a lab that was kept up."""
+    from chaos.cli.labs import take_down  # noqa: PLC0415
+
+    take_down(name)
+
+
+@lab_app.command("status")
+def lab_status() -> None:
+    """Show the labs that are up."""
+    from chaos.cli.labs import show_status  # noqa: PLC0415
+
+    show_status()

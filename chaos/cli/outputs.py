@@ -1,0 +1,65 @@
+"""Judges a run folder and writes everything a person or a CI system reads: verdict, summary, JUnit, report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from rich.console import Console
+
+from chaos.cli.boundary import complain
+from chaos.journal import read_journal
+from chaos.judge import judge
+from chaos.model.errors import HarnessError
+from chaos.render import ReportExtras, junit_xml, report_html, summary_md, verdict_panel
+
+if TYPE_CHECKING:
+    from chaos.journal import Journal, RunFolder
+    from chaos.model.verdict import Verdict
+
+
+def judged(folder: RunFolder) -> tuple[Journal, Verdict]:
+    """Read and judge the folder's journal."""
+    journal = read_journal(folder.journal)
+    return journal, judge(journal.events)
+
+
+def verdict_json(verdict: Verdict) -> bytes:
+    """The verdict as it is written to `verdict.json`."""
+    return msgspec.json.format(msgspec.json.encode(verdict, order="deterministic"), indent=2) + b"\n"
+
+
+def write_reports(folder: RunFolder, journal: Journal, verdict: Verdict, command: str) -> None:
+    """Write the four files; on a full disk the small ones come first and the rest is said to be missing."""
+    extras = ReportExtras(
+        folder=folder.root.name,
+        target=verdict.target,
+        repeat=(command, f"pdchaos judge {folder.root}") if command else (f"pdchaos judge {folder.root}",),
+    )
+    writers = (
+        ("verdict.json", lambda: verdict_json(verdict)),
+        ("summary.md", lambda: summary_md(verdict)),
+        ("junit.xml", lambda: junit_xml(verdict)),
+        ("report.html", lambda: report_html(journal.events, verdict, extras)),
+    )
+    for name, render in writers:
+        try:
+            folder.write(name, render())
+        except HarnessError as error:
+            complain(f"harness error: {error.message}")
+
+
+def show(verdict: Verdict, folder: RunFolder) -> None:
+    """Print the panel and where the rest is."""
+    console = Console()
+    console.print(verdict_panel(verdict))
+    console.print(f"report: {folder.report}", soft_wrap=True, highlight=False)
+
+
+def conclude(folder: RunFolder, command: str, *, show_panel: bool) -> Verdict:
+    """Judge a finished run, write its files, show it."""
+    journal, verdict = judged(folder)
+    write_reports(folder, journal, verdict, command)
+    if show_panel:
+        show(verdict, folder)
+    return verdict

@@ -1,0 +1,39 @@
+"""Counts baseline canaries: a target that does not serve before anything was broken is unfit, not wedged."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from chaos.model import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Baseline:
+    """A listener that knows how many canaries passed in a row on each path, and what the last failure said."""
+
+    def __init__(self) -> None:
+        self.last_error = ""
+        self._in_a_row: dict[str, int] = defaultdict(int)
+
+    def on_event(self, event: ev.AnyEvent, /) -> None:
+        """Count canaries."""
+        match event:
+            case ev.RequestEnded(kind="canary", ok=True):
+                self._in_a_row[event.path] += 1
+            case ev.RequestEnded(kind="canary"):
+                self._in_a_row[event.path] = 0
+                self.last_error = f"{event.error or event.ended_by} {event.detail}".strip()
+            case ev.RequestOverdue(kind="canary"):
+                self._in_a_row[event.path] = 0
+                self.last_error = f"no answer within {event.deadline_s:g} s"
+
+    def warm(self, paths: Iterable[str], in_a_row: int) -> bool:
+        """True when every path has passed that often in a row."""
+        return all(self._in_a_row[path] >= in_a_row for path in paths)
+
+    def cold(self, paths: Iterable[str], in_a_row: int) -> list[str]:
+        """The paths that have not."""
+        return [path for path in paths if self._in_a_row[path] < in_a_row]

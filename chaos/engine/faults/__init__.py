@@ -1,0 +1,1 @@
+"""Faults: everything that breaks something, each planned, applied and verified by measurement."""

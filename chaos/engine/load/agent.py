@@ -1,0 +1,307 @@
+"""One agent process: started, spoken to, listened to, and never left behind.
+
+The agent runs in a session of its own, so a Ctrl-C in the terminal reaches only us, and it reads our stdin pipe: when
+we die, even by SIGKILL, it drains and ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chaos.engine.load import messages as msg
+from chaos.engine.load.census import census
+from chaos.model import events as ev
+from chaos.model.errors import HarnessError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from chaos.engine.load.config import AgentConfig
+    from chaos.engine.ports import Clock, Emit
+
+HELLO_S = 20.0
+"""A Python that has not said hello by then will not (these machines starve for seconds now and then)."""
+WAVE_REPLY_S = 10.0
+LINE_LIMIT = 1 << 20
+
+
+class Agent:
+    """The client process of one group."""
+
+    def __init__(self, config: AgentConfig, *, pyz: Path, log: Path, emit: Emit, clock: Clock) -> None:
+        self.config = config
+        self.group = config.group
+        self.beat: msg.Beat | None = None
+        self.waves_done: dict[str, msg.Wave] = {}
+        self._src = f"agent:{config.group}"
+        self._pyz = pyz
+        self._log = log
+        self._emit = emit
+        self._clock = clock
+        self._open: dict[str, msg.Start] = {}
+        self._process: asyncio.subprocess.Process | None = None
+        self._hello = asyncio.Event()
+        self._wave_seen = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._expected_end = ""  # why its end is no accident: "fault" or "asked"
+
+    # ------------------------------------------------------------------------------------------ life
+
+    async def run(self) -> None:
+        """Start the process and pass on what it says until it ends; cancel-safe: the process never outlives this."""
+        log = self._log.open("ab")
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(self._pyz),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                limit=LINE_LIMIT,
+                env={**os.environ, "PDCHAOS_RUN": self.config.run},
+            )
+        except OSError as error:
+            raise HarnessError(f"the load agent of group {self.group} cannot be started: {error.strerror}") from None
+        finally:
+            log.close()
+        try:
+            await self._send(msgspec.json.encode(self.config))
+            await self._listen()
+            await self._process.wait()
+        finally:
+            await self._reap()
+            self._close_books()
+            self._ended.set()
+
+    async def ready(self) -> None:
+        """Wait until the agent said hello; raises `HarnessError` when it does not."""
+        waiters = [asyncio.ensure_future(event.wait()) for event in (self._hello, self._ended)]
+        try:
+            await asyncio.wait(waiters, timeout=HELLO_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiter in waiters:
+                waiter.cancel()
+        if not self._hello.is_set():
+            raise HarnessError(
+                f"the load agent of group {self.group} did not start: {self._log_tail()}", hint=f"see {self._log}"
+            )
+
+    async def ended(self) -> None:
+        """Wait until the process is gone and every request it had is accounted for."""
+        await self._ended.wait()
+
+    @property
+    def alive(self) -> bool:
+        """True while the process runs."""
+        return self._process is not None and not self._ended.is_set()
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before it started."""
+        return self._process.pid if self._process else 0
+
+    @property
+    def open_requests(self) -> int:
+        """Requests sent and not yet ended."""
+        return len(self._open)
+
+    @property
+    def open_ports(self) -> frozenset[int]:
+        """Local TCP ports of the open requests."""
+        return frozenset(start.local_port for start in self._open.values() if start.local_port)
+
+    def census(self) -> dict[str, int] | None:
+        """Sessions by phase right now; None when unknown."""
+        return census(self._phase_file)
+
+    @property
+    def _phase_file(self) -> Path:
+        return type(self._log)(self.config.phase_file)
+
+    # ------------------------------------------------------------------------------------------ orders
+
+    async def add_sessions(self, count: int) -> None:
+        """Start `count` more sessions now."""
+        await self._command({"cmd": "add", "sessions": count})
+
+    async def drain(self) -> None:
+        """Ask it to start no further request and to end when the open ones have."""
+        self._expected_end = self._expected_end or "asked"
+        await self._command({"cmd": "drain"})
+
+    async def stop(self) -> None:
+        """Ask it to hang up everything now; each request is reported as ended by the harness."""
+        self._expected_end = self._expected_end or "asked"
+        await self._command({"cmd": "stop"})
+
+    async def wave(self, wave: str, how: str, sessions: str | int) -> msg.Wave:
+        """Have it end sessions' sockets in the given manner; raises `TimeoutError` when it does not answer."""
+        self._wave_seen.clear()
+        await self._command({"cmd": "wave", "id": wave, "how": how, "sessions": sessions})
+        async with asyncio.timeout(WAVE_REPLY_S):
+            while wave not in self.waves_done:
+                await self._wave_seen.wait()
+                self._wave_seen.clear()
+        return self.waves_done.pop(wave)
+
+    def sigkill(self) -> None:
+        """Kill the process: the kernel closes its sockets. The caller has taken the census."""
+        self._expected_end = "fault"
+        if self._process is not None and self._process.returncode is None:
+            os.kill(self._process.pid, signal.SIGKILL)
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit status once reaped (negative: the signal)."""
+        return self._process.returncode if self._process else None
+
+    # ------------------------------------------------------------------------------------------ inside
+
+    async def _command(self, command: dict[str, str | int]) -> None:
+        await self._send(msgspec.json.encode(command))
+
+    async def _send(self, line: bytes) -> None:
+        if self._process is None or self._process.stdin is None:
+            return
+        # A process that just died shows up as its end, not as a broken pipe here.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._process.stdin.write(line + b"\n")
+            await self._process.stdin.drain()
+
+    async def _listen(self) -> None:
+        assert self._process is not None  # noqa: S101
+        assert self._process.stdout is not None  # noqa: S101
+        while line := await self._process.stdout.readline():
+            try:
+                message = msg.decode(line)
+            except msgspec.DecodeError:
+                continue  # cut by SIGKILL in the middle of a line
+            self._on_message(message)
+
+    def _on_message(self, message: msg.Message) -> None:
+        match message:
+            case msg.Hello():
+                self._hello.set()
+            case msg.Start():
+                self._open[message.req] = message
+                self._emit(
+                    ev.RequestStarted(
+                        t_ns=self._clock.now_ns(),
+                        src=self._src,
+                        src_t_ns=message.t,
+                        req=message.req,
+                        kind="load",
+                        path=message.path,
+                        intended_ns=message.intended,
+                        sent_ns=message.sent,
+                        group=self.group,
+                        session=message.session,
+                        round=message.round,
+                        api=message.api,
+                    )
+                )
+            case msg.End():
+                self._open.pop(message.req, None)
+                self._emit(self._ended_event(message))
+            case msg.Wave():
+                self.waves_done[message.id] = message
+                self._wave_seen.set()
+            case msg.Beat():
+                self.beat = message
+                self._emit(
+                    ev.HarnessHealth(
+                        t_ns=self._clock.now_ns(),
+                        src=self._src,
+                        src_t_ns=message.t,
+                        who=self._src,
+                        lag_max_ms=message.lag_max_ms,
+                        lag_p99_ms=message.lag_p99_ms,
+                        open_files=message.open_files,
+                        intended=message.intended,
+                        delivered=message.delivered,
+                        tokens=message.tokens,
+                        completed=message.completed,
+                        failed=message.failed,
+                        phases=message.phases,
+                    )
+                )
+            case msg.Bye():
+                pass
+
+    def _ended_event(self, end: msg.End) -> ev.RequestEnded:
+        return ev.RequestEnded(
+            t_ns=self._clock.now_ns(),
+            src=self._src,
+            src_t_ns=end.t,
+            req=end.req,
+            kind="load",
+            path=end.path,
+            sent_ns=end.sent,
+            first_ns=end.first,
+            last_ns=end.last,
+            tokens=end.tokens,
+            gaps=end.gaps,
+            status=end.status,
+            finish=end.finish,
+            error=end.error,
+            detail=end.detail,
+            ended_by=end.ended_by,
+            group=self.group,
+            session=end.session,
+            round=end.round,
+        )
+
+    def _close_books(self) -> None:
+        """Account for requests that the process took with it: by our fault, or by an accident that is ours, too."""
+        now = self._clock.now_ns()
+        by: ev.EndedBy = "fault" if self._expected_end == "fault" else "harness"
+        for start in self._open.values():
+            self._emit(
+                ev.RequestEnded(
+                    t_ns=now,
+                    src=self._src,
+                    req=start.req,
+                    kind="load",
+                    path=start.path,
+                    sent_ns=start.sent,
+                    last_ns=now,
+                    error="cancelled",
+                    detail="the client process ended",
+                    ended_by=by,
+                    group=self.group,
+                    session=start.session,
+                    round=start.round,
+                )
+            )
+        self._open.clear()
+        if self._process is not None and not self._expected_end and self._process.returncode != 0:
+            self._emit(
+                ev.EvidenceLost(
+                    t_ns=now,
+                    probe=self._src,
+                    from_ns=now,
+                    to_ns=now,
+                    cause=f"the agent ended with {self._process.returncode}: {self._log_tail()}",
+                )
+            )
+
+    async def _reap(self) -> None:
+        """Only on the way out: a process that still runs then has no harness any more."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    def _log_tail(self) -> str:
+        try:
+            return self._log.read_text(errors="replace").strip()[-300:] or "it said nothing"
+        except OSError:
+            return "its log cannot be read"

@@ -1,0 +1,73 @@
+"""What an agent is told on its first line of stdin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from chaos.model.scenario import Group
+
+ORPHAN_DRAIN_S = 20.0
+"""How long an agent whose harness died may let its requests finish: hanging up would be the fault we study."""
+
+
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The agent's configuration line; see `chaos.agent`."""
+
+    group: str
+    run: str
+    seed: int
+    base_url: str
+    api: str
+    stream: bool
+    model: str
+    headers: dict[str, str]
+    api_key: str | None
+    sessions: int
+    first_session: int
+    rounds: int
+    prompt_tokens: int
+    max_tokens: int
+    timeout_s: float
+    ramp_s: float
+    rate_per_s: float | None
+    think_s: float
+    phase_file: str
+    phase_slots: int
+    path: str = "routed"
+    orphan_drain_s: float = ORPHAN_DRAIN_S
+    ignore_eos: bool = True
+    temperature: float = 0.0
+
+
+def agent_config(
+    group: Group, *, run_id: str, seed: int, base_url: str, model: str, api_key: str | None, phase_file: Path, first: int
+) -> AgentConfig:
+    """The configuration of one group's agent whose sessions are numbered from `first`."""
+    slots = group.saturate.max_sessions if group.saturate else group.sessions
+    return AgentConfig(
+        group=group.name,
+        run=run_id,
+        seed=seed,
+        base_url=base_url,
+        api=group.api,
+        stream=group.stream,
+        model=model,
+        headers={},
+        api_key=api_key,
+        sessions=group.sessions,
+        first_session=first,
+        rounds=group.rounds,
+        prompt_tokens=group.prompt_tokens,
+        max_tokens=group.max_tokens,
+        timeout_s=group.timeout,
+        ramp_s=group.arrival.ramp,
+        rate_per_s=group.arrival.rate,
+        think_s=group.think_time,
+        phase_file=str(phase_file),
+        phase_slots=slots,
+    )

@@ -1,0 +1,174 @@
+"""All agents of a run: starts the groups of a cycle, saturates them, counts their phases, drains them at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chaos.engine.load.agent import Agent
+from chaos.engine.load.census import PHASES, add
+from chaos.engine.load.config import agent_config
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from chaos.engine.ports import Clock, Emit
+    from chaos.model.scenario import Group
+
+SATURATE_EVERY_S = 0.5
+"""A new session needs a moment to become one that waits; adding faster would overshoot."""
+SATURATE_STEP = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where sessions go and as whom."""
+
+    base_url: str
+    model: str
+    api_key: str | None
+
+
+class Fleet:
+    """The load of one run. Agents live in the task group that is passed in."""
+
+    def __init__(
+        self,
+        groups: list[Group],
+        endpoint: Endpoint,
+        *,
+        run_id: str,
+        seed: int,
+        pyz: Path,
+        folder: Path,
+        emit: Emit,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._groups = {group.name: group for group in groups}
+        self._endpoint = endpoint
+        self._run_id = run_id
+        self._seed = seed
+        self._pyz = pyz
+        self._folder = folder
+        self._emit = emit
+        self._clock = clock
+        self._tasks = tasks
+        self._agents: dict[str, Agent] = {}
+        self._next_session: dict[str, int] = {}
+        self._saturating: list[asyncio.Task[None]] = []
+        self._closing = False
+
+    async def start_groups(self) -> None:
+        """Start every group that has no living agent: all of them at first, later those that a wave killed."""
+        fresh = [self._launch(group) for group in self._groups.values() if not self._alive(group.name)]
+        for agent in fresh:
+            await agent.ready()
+        for agent in fresh:
+            if self._groups[agent.group].saturate:
+                self._saturating.append(self._tasks.create_task(self._saturate(agent)))
+
+    def agent(self, group: str) -> Agent:
+        """The current agent of a group."""
+        return self._agents[group]
+
+    def census(self, group: str | None = None) -> dict[str, int] | None:
+        """Sessions by phase of one group or of all; None when any of it is unknown."""
+        total = dict.fromkeys(PHASES[1:], 0)
+        for name, agent in self._agents.items():
+            if group is not None and name != group:
+                continue
+            if not agent.alive:
+                continue
+            counted = agent.census()
+            if counted is None:
+                return None
+            total = add(total, counted)
+        return total
+
+    @property
+    def open_requests(self) -> int:
+        """Requests sent and not yet ended, over all agents."""
+        return sum(agent.open_requests for agent in self._agents.values() if agent.alive)
+
+    async def finished(self) -> None:
+        """Wait until every agent has run out of rounds (for scenarios without a timeline)."""
+        for agent in tuple(self._agents.values()):
+            await agent.ended()
+
+    async def drain(self, at_most_s: float) -> int:
+        """End the load without hanging up on anybody; after `at_most_s` the rest is hung up on, and counted here."""
+        self._closing = True
+        for task in self._saturating:
+            task.cancel()
+        alive = [agent for agent in self._agents.values() if agent.alive]
+        for agent in alive:
+            await agent.drain()
+        try:
+            async with asyncio.timeout(at_most_s):
+                for agent in alive:
+                    await agent.ended()
+        except TimeoutError:
+            left = self.open_requests
+            await self.hang_up()
+            return left
+        return 0
+
+    async def hang_up(self) -> None:
+        """Disconnect everything now; each request is journaled as ended by the harness."""
+        self._closing = True
+        for task in self._saturating:
+            task.cancel()
+        alive = [agent for agent in self._agents.values() if agent.alive]
+        for agent in alive:
+            await agent.stop()
+        try:
+            async with asyncio.timeout(5.0):
+                for agent in alive:
+                    await agent.ended()
+        except TimeoutError:
+            for agent in alive:
+                agent.sigkill()
+            for agent in alive:
+                await agent.ended()
+
+    # ------------------------------------------------------------------------------------------ inside
+
+    def _alive(self, group: str) -> bool:
+        agent = self._agents.get(group)
+        return agent is not None and agent.alive
+
+    def _launch(self, group: Group) -> Agent:
+        first = self._next_session.get(group.name, 0)
+        self._next_session[group.name] = first + (group.saturate.max_sessions if group.saturate else group.sessions)
+        life = f"{group.name}-{first:06d}"
+        config = agent_config(
+            group,
+            run_id=self._run_id,
+            seed=self._seed,
+            base_url=self._endpoint.base_url,
+            model=self._endpoint.model,
+            api_key=self._endpoint.api_key,
+            phase_file=self._folder / f"agent-{life}.phases",
+            first=first,
+        )
+        agent = Agent(
+            config, pyz=self._pyz, log=self._folder / f"agent-{life}.log", emit=self._emit, clock=self._clock
+        )
+        self._agents[group.name] = agent
+        self._tasks.create_task(agent.run())
+        return agent
+
+    async def _saturate(self, agent: Agent) -> None:
+        saturate = self._groups[agent.group].saturate
+        assert saturate is not None  # noqa: S101
+        sessions = agent.config.sessions
+        await self._clock.sleep(agent.config.ramp_s)
+        while agent.alive and not self._closing and sessions < saturate.max_sessions:
+            counted = agent.census()
+            if counted is not None and counted["waiting"] + counted["connecting"] < saturate.waiting:
+                step = min(SATURATE_STEP, saturate.max_sessions - sessions)
+                await agent.add_sessions(step)
+                sessions += step
+            await self._clock.sleep(SATURATE_EVERY_S)

@@ -1,0 +1,93 @@
+"""The JSON lines that an agent writes on its stdout, typed. `chaos.agent` documents them; this is the other end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chaos.model.events import EndedBy, Gaps
+
+
+class _Message(msgspec.Struct, tag_field="e", frozen=True, kw_only=True):
+    t: int
+
+
+class Hello(_Message, tag="hello", frozen=True, kw_only=True):
+    """The agent runs; which of its fast libraries it found."""
+
+    pid: int
+    py: str = ""
+    parser: str = ""
+    json: str = ""
+    loop: str = ""
+
+
+class Start(_Message, tag="start", frozen=True, kw_only=True):
+    """A request was sent."""
+
+    req: str
+    session: int
+    round: int
+    path: str
+    intended: int
+    sent: int | None = None
+    local_port: int = 0
+    api: str = ""
+
+
+class End(_Message, tag="end", frozen=True, kw_only=True):
+    """A request ended."""
+
+    req: str
+    session: int
+    round: int
+    path: str
+    sent: int | None = None
+    first: int | None = None
+    last: int | None = None
+    tokens: int = 0
+    gaps: Gaps | None = None
+    status: int | None = None
+    finish: str = ""
+    error: str = ""
+    detail: str = ""
+    ended_by: EndedBy = "server"
+
+
+class Wave(_Message, tag="wave", frozen=True, kw_only=True):
+    """A wave that the agent fired at its own sockets."""
+
+    id: str
+    how: str
+    ordered: int
+    first: int | None = None
+    last: int | None = None
+    sessions: int = 0
+    sockets: int = 0
+    fin: int | None = None
+    rst: int | None = None
+    phases: dict[str, int] = {}  # noqa: RUF012 - msgspec copies defaults
+
+
+class Beat(_Message, tag="beat", frozen=True, kw_only=True):
+    """How the agent itself fares."""
+
+    lag_max_ms: float
+    lag_p99_ms: float = 0.0
+    open_files: int = 0
+    intended: int = 0
+    delivered: int = 0
+    tokens: int = 0
+    completed: int = 0
+    failed: int = 0
+    phases: dict[str, int] = {}  # noqa: RUF012 - msgspec copies defaults
+
+
+class Bye(_Message, tag="bye", frozen=True, kw_only=True):
+    """The agent's last line."""
+
+    reason: str
+
+
+Message = Hello | Start | End | Wave | Beat | Bye
+
+decode = msgspec.json.Decoder(Message).decode

@@ -1,0 +1,328 @@
+"""One run from first look to farewell: baseline → (load → waves → recovery → rest)* → teardown → idle → last canaries.
+
+Everything that happens is an event; what it means is the judge's business. The one question asked here, "has every
+path recovered?", is answered by the judge's own rule, so the run stops watching exactly when the verdict would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from chaos import __version__
+from chaos.engine.baseline import Baseline
+from chaos.engine.bus import Bus
+from chaos.engine.faults.waves import WaveKit
+from chaos.engine.load.fleet import Endpoint, Fleet
+from chaos.engine.ports import SystemClock
+from chaos.engine.probes import Discovery, Probes, discover, make_http
+from chaos.engine.timeline import Timeline
+from chaos.journal import JournalWriter
+from chaos.judge import Facts, recovery
+from chaos.model import events as ev
+from chaos.model.errors import HarnessError, PdchaosError, Refused, Unfit
+from chaos.model.outcomes import Cleanup, RunStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+    from pathlib import Path
+
+    import httpx
+
+    from chaos.engine.bus import Listener
+    from chaos.engine.ports import Clock
+    from chaos.engine.safety import Interrupt
+    from chaos.journal import RunFolder
+    from chaos.model.pack import Pack
+    from chaos.model.scenario import Scenario
+    from chaos.model.target import Target
+
+T = TypeVar("T")
+
+WARM_S = 90.0
+"""How long a target may need until its canaries pass: first requests on a starved CPU took 15 s (real SGLang)."""
+POLL_S = 0.1
+LOST_DRAIN_S = 3.0
+"""Once a target is known not to answer, waiting for its answers teaches nothing."""
+DRAIN_MARGIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSetup:
+    """Everything a run is given."""
+
+    scenario: Scenario
+    target: Target
+    target_kind: str  # "lab:sim" or "file": never a build or a host
+    packs: Mapping[str, Pack]
+    packs_used: tuple[ev.PackUsed, ...]
+    plan: ev.Plan
+    run_id: str
+    utc: str
+    api_key: str | None
+    folder: RunFolder
+    pyz: Path
+    interrupt: Interrupt
+    close_target: Callable[[], str]  # stops a lab that was started for this run; says what would not go
+    listeners: list[Listener] = field(default_factory=list)
+    clock: Clock = field(default_factory=SystemClock)
+
+
+class _Stop(Exception):  # noqa: N818 - a wish, not an error
+    """The run was asked to stop gently, or cannot go on recording."""
+
+
+class _Leave(Exception):  # noqa: N818 - a wish, not an error
+    """The run was asked to leave at once."""
+
+
+class _Fold:
+    """Feeds the judge's fold as the run goes."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def on_event(self, event: ev.AnyEvent, /) -> None:
+        self._facts.feed(event)
+
+
+class Run:
+    """One run. `execute` does not raise for what happens to the target: the journal tells it all."""
+
+    def __init__(self, setup: RunSetup) -> None:
+        self._setup = setup
+        self._plan = setup.plan
+        self._clock = setup.clock
+        self._interrupt = setup.interrupt
+        self._facts = Facts()
+        self._baseline = Baseline()
+        self._journal = JournalWriter(setup.folder.journal)
+        self._bus = Bus(self._journal, [_Fold(self._facts), self._baseline, *setup.listeners])
+
+    @property
+    def dropped_listeners(self) -> list[str]:
+        """Views that raised and were dropped."""
+        return self._bus.dropped
+
+    async def execute(self) -> PdchaosError | None:
+        """Run to the end. Returns the error that ended it, if one did; any other exception is a defect of ours."""
+        setup = self._setup
+        self._bus.emit(
+            ev.RunStarted(
+                t_ns=self._clock.now_ns(),
+                format=ev.FORMAT,
+                run_id=setup.run_id,
+                tool_version=__version__,
+                utc=setup.utc,
+                target=setup.target_kind,
+                plan=setup.plan,
+                seed=setup.scenario.seed,
+                packs=setup.packs_used,
+            )
+        )
+        status, reason = RunStatus.HARNESS_ERROR, "ended by an error of pdchaos itself"
+        failure: PdchaosError | None = None
+        try:
+            with setup.interrupt.installed():
+                status, reason = await self._staged()
+        except* PdchaosError as group:
+            failure = _first(group)
+            status, reason = _status_of(failure), failure.message
+        finally:
+            leftovers = await asyncio.to_thread(setup.close_target)
+            if self._bus.failure is not None:
+                failure = HarnessError(
+                    f"the journal cannot be written any more: {self._bus.failure.strerror}",
+                    hint="free some space; what was recorded before can be judged",
+                )
+                status, reason = RunStatus.HARNESS_ERROR, failure.message
+            self._bus.farewell(
+                ev.RunEnded(
+                    t_ns=self._clock.now_ns(),
+                    status=status,
+                    reason=reason,
+                    cleanup=Cleanup.DIRTY if leftovers else Cleanup.CLEAN,
+                    cleanup_detail=leftovers,
+                )
+            )
+            self._journal.close()
+        return failure
+
+    # ------------------------------------------------------------------------------------------ stages
+
+    async def _staged(self) -> tuple[RunStatus, str]:
+        async with make_http() as http:
+            try:
+                found = await self._or_stop(
+                    discover(self._setup.target, self._setup.packs, self._plan, http=http, clock=self._clock)
+                )
+            except (_Stop, _Leave) as stop:
+                return RunStatus.ABORTED, str(stop)
+            self._bus.emit(found.seen)
+            async with asyncio.TaskGroup() as tasks:
+                background = [tasks.create_task(self._bus.keep_synced())]
+                probes = Probes(self._setup, found, http=http, emit=self._bus.emit)
+                await probes.start(tasks)
+                fleet = self._fleet(found, tasks)
+                kit = WaveKit(fleet=fleet, probes=probes, emit=self._bus.emit, clock=self._clock)
+                try:
+                    return await self._acts(kit)
+                finally:
+                    await fleet.hang_up()
+                    await probes.close()
+                    for task in background:
+                        task.cancel()
+
+    async def _acts(self, kit: WaveKit) -> tuple[RunStatus, str]:
+        """Baseline, cycles and the way out; a gentle stop takes the way out, too."""
+        recovered, stopped = True, ""
+        try:
+            try:
+                await self._stand_baseline()
+                recovered = await self._play_cycles(kit)
+            except _Stop as stop:
+                stopped = str(stop)
+            stopped = await self._way_out(kit, recovered=recovered, stopped=stopped)
+        except _Leave as leave:
+            return RunStatus.ABORTED, str(leave)
+        return (RunStatus.ABORTED, stopped) if stopped else (RunStatus.COMPLETED, "")
+
+    async def _stand_baseline(self) -> None:
+        """Wait until every path serves and idle floors were seen; raises `Unfit` when it never does."""
+        self._enter("baseline")
+        scenario = self._setup.scenario
+        paths = self._facts.examined_paths()
+        in_a_row = scenario.canary.in_a_row
+        started_ns = self._clock.now_ns()
+        at_least_s = scenario.observe.baseline * self._plan.time_scale
+        while not (self._baseline.warm(paths, in_a_row) and self._since(started_ns) >= at_least_s):
+            if self._since(started_ns) > WARM_S:
+                cold = ", ".join(self._baseline.cold(paths, in_a_row))
+                raise Unfit(
+                    f"the target does not serve before anything was broken: {in_a_row} canaries in a row never passed "
+                    f"on {cold} within {WARM_S:g} s (last: {self._baseline.last_error or 'nothing came back'})",
+                    hint="mend the deployment first; the probe log in the journal shows every canary",
+                )
+            await self._or_stop(self._clock.sleep(POLL_S))
+
+    async def _play_cycles(self, kit: WaveKit) -> bool:
+        """Play the cycles; False when one did not recover (then no further wave is fired)."""
+        count = self._plan.cycles
+        for cycle in range(1, count + 1):
+            self._bus.cycle = cycle
+            self._enter("load")
+            await self._or_stop(kit.fleet.start_groups())
+            all_fired = await self._or_stop(self._play_steps(kit))
+            self._enter("recovery")
+            if not await self._or_stop(self._watch()):
+                return False
+            if not all_fired:
+                return True  # a trigger that never came once teaches nothing twice
+            if cycle < count:
+                self._enter("rest")
+                await self._or_stop(self._clock.sleep(self._plan.rest_s))
+        return True
+
+    async def _play_steps(self, kit: WaveKit) -> bool:
+        steps = self._setup.scenario.timeline
+        if not steps:
+            await kit.fleet.finished()
+            return True
+        return await Timeline(steps, kit).play()
+
+    async def _watch(self) -> bool:
+        """Watch until every path has recovered by the judge's rule, or the engine's own timeouts have gone by."""
+        started_ns = self._clock.now_ns()
+        await self._clock.sleep(self._plan.settle_s)
+        while not recovery(self._facts, self._clock.now_ns()).recovered:
+            if self._since(started_ns) > self._plan.watch_s:
+                return False
+            await self._clock.sleep(POLL_S)
+        return True
+
+    async def _way_out(self, kit: WaveKit, *, recovered: bool, stopped: str) -> str:
+        """Drain, an idle minute without probes, one last canary per path. Returns why it was cut short, if it was."""
+        self._enter("teardown", stopped)
+        patience_s = LOST_DRAIN_S
+        if recovered:
+            timeouts = [group.timeout for group in self._setup.scenario.load]
+            patience_s = max(timeouts, default=0.0) + DRAIN_MARGIN_S
+        await self._or_leave(kit.fleet.drain(patience_s))
+        if not stopped:
+            self._enter("idle")
+            kit.probes.pause_for_idle()
+            try:
+                await self._or_stop(self._clock.sleep(self._plan.idle_s))
+            except _Stop as stop:
+                stopped = str(stop)
+        self._enter("last-canaries")
+        kit.probes.resume()
+        await self._or_leave(kit.probes.last(self._plan.canary_deadline_s))
+        await self._or_leave(kit.probes.finish())
+        return stopped
+
+    # ------------------------------------------------------------------------------------------ inside
+
+    def _fleet(self, found: Discovery, tasks: asyncio.TaskGroup) -> Fleet:
+        setup = self._setup
+        return Fleet(
+            setup.scenario.load,
+            Endpoint(base_url=setup.target.router.url, model=found.model, api_key=setup.api_key),
+            run_id=setup.run_id,
+            seed=setup.scenario.seed,
+            pyz=setup.pyz,
+            folder=setup.folder.logs,
+            emit=self._bus.emit,
+            clock=self._clock,
+            tasks=tasks,
+        )
+
+    def _enter(self, phase: ev.Phase, reason: str = "") -> None:
+        self._bus.emit(ev.PhaseEntered(t_ns=self._clock.now_ns(), phase=phase, reason=reason))
+
+    def _since(self, then_ns: int) -> float:
+        return (self._clock.now_ns() - then_ns) / 1e9
+
+    async def _or_stop(self, work: Coroutine[None, None, T]) -> T:
+        """Await `work` unless the run is asked to stop or cannot record any more."""
+        return await self._race(work, gentle=True)
+
+    async def _or_leave(self, work: Coroutine[None, None, T]) -> T:
+        """Await `work` unless the run is asked to leave at once."""
+        return await self._race(work, gentle=False)
+
+    async def _race(self, work: Coroutine[None, None, T], *, gentle: bool) -> T:
+        task = asyncio.ensure_future(work)
+        signals = [asyncio.ensure_future(self._interrupt.now.wait())]
+        if gentle:
+            signals += [asyncio.ensure_future(e.wait()) for e in (self._interrupt.gentle, self._bus.broken)]
+        try:
+            await asyncio.wait([task, *signals], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for waiting in signals:
+                waiting.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+        if task.cancelled():
+            if self._interrupt.now.is_set():
+                raise _Leave(self._interrupt.reason)
+            raise _Stop(self._interrupt.reason or "the journal cannot be written")
+        return task.result()
+
+
+def _first(group: BaseExceptionGroup[PdchaosError]) -> PdchaosError:
+    """The first error of a (nested) group."""
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def _status_of(error: PdchaosError) -> RunStatus:
+    match error:
+        case Refused():
+            return RunStatus.REFUSED
+        case Unfit():
+            return RunStatus.UNFIT
+        case _:
+            return RunStatus.HARNESS_ERROR

@@ -1,0 +1,50 @@
+"""The first Ctrl-C (or SIGTERM) ends the run gently: drain, then judge. The second leaves at once, cleanly all the same.
+
+Gentleness is not politeness: on vulnerable releases a request that we hang up on is itself the fatal abort.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupt:
+    """What the run has been told by signals."""
+
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self.gentle = asyncio.Event()
+        self.now = asyncio.Event()
+        self.reason = ""
+        self._notice = notice
+
+    def request(self, reason: str) -> None:
+        """One more wish to stop."""
+        if not self.gentle.is_set():
+            self.reason = reason
+            self.gentle.set()
+            self._notice(
+                f"{reason}: no further wave; letting open requests finish, then judging. Once more leaves at once."
+            )
+        elif not self.now.is_set():
+            self.now.set()
+            self._notice(f"{reason} again: leaving now.")
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Route SIGINT, SIGTERM and SIGHUP here while inside."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.request, signal.Signals(number).name)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
