@@ -162,6 +162,15 @@ class EngineTimeout(Record, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""  # where the value comes from: target | server_info | pack default
 
 
+class MetricUse(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """What a wanted metric is good for, as its pack says; the judge knows no metric by name."""
+
+    name: str  # canonical, as in `Sample.name` and `Scrape.zero`
+    kind: Literal["gauge", "counter"]
+    use: Literal["queue", "progress", "aborts", "info"]
+    roles: tuple[Role, ...] = ()
+
+
 class DeploymentSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="deployment.seen"):
     """What answered before anything was broken; emitted again when it changed."""
 
@@ -170,6 +179,7 @@ class DeploymentSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     timeouts: tuple[EngineTimeout, ...] = ()
     gauge_lag_s: float = 35.0
     not_examined: tuple[str, ...] = ()
+    metrics: tuple[MetricUse, ...] = ()  # every wanted metric of the packs in use
 
 
 class ClockMeasured(Event, frozen=True, kw_only=True, omit_defaults=True, tag="clock.measured"):
@@ -309,6 +319,7 @@ class FaultStep(Event, frozen=True, kw_only=True, omit_defaults=True, tag="fault
     detail: str = ""
     ttl_s: float | None = None
     reversal: str = "none"  # what undoes it; "none" for a kill
+    nodes: tuple[str, ...] = ()  # nodes whose processes it acts on; none for a fault of our own clients
 
 
 # ---------------------------------------------------------------------------------------------- observations
