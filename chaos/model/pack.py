@@ -2,40 +2,80 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+import warnings
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from chaos.model.events import HitClass, Role
-from chaos.model.scenario import Name, Section
-from chaos.model.units import Duration
+from chaos.model.scenario import Name, Section, Version1
+from chaos.model.units import Duration, Matching, wrong
+from chaos.model.versions import VERSION_PATTERN, in_range
+
+Version = Annotated[str, Matching(VERSION_PATTERN, "a version such as 0.5.14 or empty")]
+MetricName = Annotated[str, Matching(r"^[a-zA-Z_:][a-zA-Z0-9_:]{0,199}$", "a Prometheus metric name")]
+LabelName = Annotated[str, Matching(r"^[a-zA-Z_][a-zA-Z0-9_]{0,99}$", "a Prometheus label name")]
+Canonical = Annotated[str, Matching(r"^[a-z][a-z0-9_]{0,62}$", "a name of lower-case letters, digits and _")]
+Upstream = Annotated[
+    str, Matching(r"^(?:[A-Za-z0-9._-]+/[A-Za-z0-9._-]+#[0-9]+)?$", "a reference such as sgl-project/sglang#30352")
+]
+HttpPath = Annotated[str, Matching(r"^(?:/[^\s]*)?$", "a path that begins with /, or empty")]
+
+
+def _regex(pattern: str) -> str:
+    """Refuse what cannot be compiled, would match every line, or cannot be joined with other patterns."""
+    if re.match(r"\(\?[a-zA-Z]+\)", pattern):
+        raise wrong("begins with a global flag", "write (?i:...) around what it concerns")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError, Warning) as error:
+        raise wrong(f"is not a regular expression: {str(error)[:120]}") from None
+    if compiled.match("") is not None:
+        raise wrong("matches the empty line, so every line")
+    return pattern
+
+
+Regex = Annotated[
+    str,
+    Field(max_length=1000, min_length=1),
+    AfterValidator(_regex),
+    WithJsonSchema({"type": "string", "format": "regex", "minLength": 1, "maxLength": 1000}),
+]
 
 
 class Alias(Section):
     """The exposition name of a metric in a range of versions; both ends inclusive, empty is open."""
 
-    metric: str
-    since: str = ""
-    until: str = ""
+    metric: MetricName
+    since: Version = ""
+    until: Version = ""
 
 
 class Metric(Section):
     """A wanted metric under its canonical name, e.g. `prefill_bootstrap_queue`.
 
     `use` says what for: `queue` (backlog; its idle floor must come back), `progress` (user work: rises while tokens
-    flow), `aborts` (counts aborts the server saw), `info`.
+    flow), `aborts` (counts aborts the server saw), `info`. `where` keeps only samples with these label values.
     """
 
-    name: Name
+    name: Canonical
     kind: Literal["gauge", "counter"]
     use: Literal["queue", "progress", "aborts", "info"]
-    roles: list[Role]
+    roles: list[Role] = Field(min_length=1)
     aliases: list[Alias] = Field(min_length=1)
+    where: dict[LabelName, str] = {}
     note: str = ""
+
+    def exposed_as(self, version: str = "") -> tuple[str, ...]:
+        """The exposition names in `version`; all of them when the version is unknown."""
+        return tuple(a.metric for a in self.aliases if in_range(version, since=a.since, until=a.until))
 
 
 class Timeout(Section):
-    """A timeout of the engine itself. `server_info` names the field that tells the real value, where there is one."""
+    """A timeout of the engine itself: after it, stuck requests may free themselves."""
 
     name: Name
     default: Duration
@@ -57,15 +97,15 @@ class Signature(Section):
 
     id: Name
     klass: HitClass = Field(alias="class")
-    title: str
-    pattern: str
-    roles: list[Role]
+    title: str = Field(min_length=1)
+    pattern: Regex
+    roles: list[Role] = Field(min_length=1)
     side: Literal["prefill", "decode", "router", ""] = ""
     ends: Literal["thread", "process", ""] = ""
     key: str = ""  # named group of the pattern that tells one occurrence from its echo
-    upstream: str = ""
-    since: str = ""
-    fixed_in: str = ""
+    upstream: Upstream = ""
+    since: Version = ""
+    fixed_in: Version = ""
     note: str = ""
     samples: Samples
 
@@ -73,22 +113,22 @@ class Signature(Section):
 class Endpoints(Section):
     """Paths on a server of this engine; empty where there is none."""
 
-    liveness: list[str] = []
-    metrics: str = "/metrics"
-    info: str = ""
-    models: str = ""
-    chat: str = ""
-    completions: str = ""
-    generate: str = ""
+    liveness: list[HttpPath] = []
+    metrics: HttpPath = "/metrics"
+    info: HttpPath = ""
+    models: HttpPath = ""
+    chat: HttpPath = ""
+    completions: HttpPath = ""
+    generate: HttpPath = ""
 
 
 class Pack(Section):
-    """A whole pack file."""
+    """A whole pack file. The first signature that matches a line gives it its meaning."""
 
-    version: Literal[1]
+    version: Version1
     name: Name
     about: str = ""
-    tried: list[str] = []  # engine versions this was checked against
+    tried: list[Version] = []  # engine versions this was checked against
     endpoints: Endpoints = Endpoints()
     paths: Literal["direct", "pinned", "routed-only"] = "routed-only"
     gauge_lag: Duration = 0.0

@@ -1,17 +1,50 @@
-"""What a scenario file says: load, timeline, cycles, observation, expectation. Durations are seconds once loaded."""
+"""What a scenario file says (DESIGN §4). Durations are seconds once loaded.
+
+What one field may hold is said here; how fields must fit together (a step's group exists, one trigger each) is said
+in `chaos.model.checks`.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from chaos.model.outcomes import Outcome
-from chaos.model.units import Duration, Rate
+from chaos.model.tree import one_of
+from chaos.model.units import Comparison, Duration, Matching, Rate, parse_duration, shown, wrong
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
-Comparison = Annotated[str, Field(pattern=r"^\s*(>=|<=|==|>|<)\s*\d+(\.\d+)?\s*$")]
+CENSUS_PHASES = ("connecting", "waiting", "streaming", "thinking")
+"""Where a session can be when a wave hits it (DESIGN §2)."""
+
+SERVER_ABORTS = "server_aborts"
+"""Distinct requests whose abort the servers themselves told of after a wave: known only then, so an aim, no trigger."""
+
+RESERVED_HEADERS = ("authorization", "connection", "content-length", "content-type", "host", "transfer-encoding")
+"""Headers the load client writes itself. Keys come by reference (`api_key`), so that no secret is in a scenario."""
+
+Name = Annotated[
+    str,
+    Matching(r"^[a-z][a-z0-9_-]{0,62}$", "a name of lower-case letters, digits, - and _ (63 at most)"),
+]
+SecretRef = Annotated[
+    str,
+    Matching(
+        r"^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:[^\n]+)$",
+        "a reference env:NAME or file:PATH",
+        "keys are never written here",
+    ),
+]
 Api = Literal["chat", "completions", "generate"]
+
+
+def _version(value: object) -> object:
+    if value is True or value != 1:
+        raise wrong(f"must be 1, not {shown(value)}", "this pdchaos reads version 1 files")
+    return value
+
+
+Version1 = Annotated[Literal[1], BeforeValidator(_version)]
 
 
 class Section(BaseModel):
@@ -21,17 +54,41 @@ class Section(BaseModel):
 
 
 class Arrival(Section):
-    """How sessions arrive: spread over `ramp` (closed loop), or at a fixed `rate` (open loop, absolute deadlines)."""
+    """How sessions arrive: spread over `ramp` (closed loop), or at a fixed `rate` (open loop, absolute deadlines).
+
+    `for` ends an open loop: no session begins later than that after load began.
+    """
 
     ramp: Duration = 0.0
     rate: Rate | None = None
+    lasts: Duration | None = Field(default=None, alias="for")
 
 
 class Saturate(Section):
     """Add sessions until `waiting` of them wait for a first token, up to `max_sessions` in the group."""
 
-    waiting: int = Field(ge=1)
+    waiting: int = Field(ge=1, le=20000)
     max_sessions: int = Field(ge=1, le=20000)
+
+
+def _header_name(value: str) -> str:
+    if value.lower() in RESERVED_HEADERS:
+        raise wrong("is a header that pdchaos writes itself", "for keys there is `api_key`")
+    return value
+
+
+def _any_case(word: str) -> str:
+    return "".join(f"[{c.upper()}{c}]" if c.isalpha() else c for c in word)
+
+
+_RESERVED_PATTERN = "^(?!(?:" + "|".join(map(_any_case, RESERVED_HEADERS)) + ")$)"
+HeaderName = Annotated[
+    str,
+    Matching(r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$", "a header name"),
+    AfterValidator(_header_name),
+    WithJsonSchema({"type": "string", "pattern": _RESERVED_PATTERN + r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"}),
+]
+HeaderValue = Annotated[str, Matching(r"^[\x20-\x7e]{0,4000}$", "one line of ASCII text")]
 
 
 class Group(Section):
@@ -48,26 +105,52 @@ class Group(Section):
     arrival: Arrival = Arrival()
     think_time: Duration = 0.0
     saturate: Saturate | None = None
+    model: str | None = Field(default=None, min_length=1, max_length=500)  # default: the target's
+    headers: dict[HeaderName, HeaderValue] = {}
+    api_key: SecretRef | None = None  # default: the target's
+    temperature: float = Field(default=0.0, ge=0, le=10)
+    ignore_eos: bool = True  # a stream of a known length: every session costs what `max_tokens` says
+
+
+def _sessions(value: object) -> object:
+    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 20000):
+        return value
+    raise wrong(f"must be all or a number of sessions from 1 to 20000, not {shown(value)}")
 
 
 class Kill(Section):
     """End many sessions of a group at once: `sigkill` kills whole client processes, the others hit chosen sessions."""
 
     group: Name
-    sessions: Literal["all"] | int = "all"
+    sessions: Annotated[
+        Literal["all"] | int,
+        BeforeValidator(_sessions),
+        WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1, "maximum": 20000}]}),
+    ] = "all"
     how: Literal["sigkill", "rst", "fin", "cancel"] = "sigkill"
 
 
+ConditionName = Annotated[str, Matching(r"^[a-z][a-z0-9_]{0,62}$", "a census phase or a canonical gauge name")]
+
+
 class Step(Section):
-    """One step of the timeline. Exactly one trigger (`at`, `when`, `after`) and one action (`kill`)."""
+    """One step of the timeline. Exactly one trigger (`at`, `when`, `after`) and one action (`kill`).
+
+    All conditions of `when` must hold at once; after `give_up` the step is not fired and the run is inconclusive.
+    `aim` says what the fault must have met to count as landed.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["at"]}, {"required": ["when"]}, {"required": ["after"]}]}
+    )
 
     id: Name
     kill: Kill
     at: Duration | None = None
-    when: dict[str, Comparison] | None = None
+    when: dict[ConditionName, Comparison] | None = Field(default=None, min_length=1)
     after: Name | None = None
     give_up: Duration = 60.0
-    aim: dict[str, Comparison] = {}
+    aim: dict[ConditionName, Comparison] = {}
 
 
 class Cycles(Section):
@@ -79,16 +162,20 @@ class Cycles(Section):
 
 
 class Trials(Section):
-    """Runs on freshly started deployments."""
+    """Runs on freshly started deployments. This version makes one."""
 
-    count: int = Field(default=1, ge=1, le=1000)
+    count: int = Field(default=1, ge=1, le=1)
+
+
+def _at_most(value: object) -> object:
+    return value if value == "engine-timeouts" else parse_duration(value)
 
 
 class Observe(Section):
     """How long to look. `settle` before the first canary counts, `idle` without probes at the end."""
 
     settle: Duration = 10.0
-    at_most: Literal["engine-timeouts"] | Duration = "engine-timeouts"
+    at_most: Annotated[Literal["engine-timeouts"] | Duration, BeforeValidator(_at_most)] = "engine-timeouts"
     idle: Duration = 60.0
     quiet: Duration = 10.0
     baseline: Duration = 10.0
@@ -104,19 +191,41 @@ class Canary(Section):
     api: Api = "chat"
 
 
+_ALLOWED = [outcome.value for outcome in Outcome if outcome is not Outcome.INCONCLUSIVE]
+
+
+def _allowed(value: object) -> Outcome:
+    if value == Outcome.INCONCLUSIVE:
+        raise wrong("cannot be inconclusive", "a run that showed nothing is not a pass")
+    if not isinstance(value, str) or value not in _ALLOWED:
+        raise wrong(*one_of(value, _ALLOWED, shown(value)))
+    return Outcome(value)
+
+
+AllowedOutcome = Annotated[Outcome, BeforeValidator(_allowed), WithJsonSchema({"enum": _ALLOWED})]
+
+
 class Expect(Section):
     """What must still hold."""
 
     recover_within: Duration = 60.0
-    allow: list[Outcome] = [Outcome.HEALTHY]
+    allow: list[AllowedOutcome] = Field(default=[Outcome.HEALTHY], min_length=1)
+
+
+class Requires(Section):
+    """What a target must have before anything is touched: packs it uses, canonical metrics those packs know."""
+
+    packs: list[Name] = []
+    metrics: list[ConditionName] = []
 
 
 class Scenario(Section):
     """A whole scenario file."""
 
-    version: Literal[1]
+    version: Version1
     name: Name
     about: str = ""
+    requires: Requires = Requires()
     load: list[Group] = []
     timeline: list[Step] = []
     cycles: Cycles = Cycles()
@@ -124,4 +233,4 @@ class Scenario(Section):
     observe: Observe = Observe()
     canary: Canary = Canary()
     expect: Expect = Expect()
-    seed: int = 1
+    seed: int = Field(default=1, ge=0, le=2**63 - 1)

@@ -2,42 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from chaos.model.scenario import Name, Section
-from chaos.model.units import Duration
+from chaos.model.scenario import Name, SecretRef, Section, Version1
+from chaos.model.units import Duration, Matching
+
+Url = Annotated[
+    str,
+    Matching(
+        r"^https?://[A-Za-z0-9._~\[\]:-]+(?:/[^\s?#]*)?$",
+        "an address such as http://127.0.0.1:30000",
+        "no user, query or fragment",
+    ),
+]
+FilePath = Annotated[str, Matching(r"^[^\n]+$", "a path")]
+FaultKind = Literal["kill", "signal", "restart", "network", "protocol", "engine-api", "request"]
+"""What a target may permit (DESIGN §5); this version uses `kill`."""
 
 
 class ServerSpec(Section):
-    """One server. `log` lists files that together hold both streams; the process is found by pid, pidfile or port."""
+    """One server. `log` lists files that together hold both streams; paths are relative to the target file.
 
-    url: str
-    metrics: str | None = None  # default: url + the pack's metrics path
-    log: list[str] = []
-    pid: int | None = None
-    pidfile: str | None = None
-    port: int | None = None
-    bootstrap_port: int | None = None
+    The process is found by `pid`, else `pidfile`, else whoever listens on `port`.
+    """
+
+    url: Url
+    metrics: Url | None = None  # default: url + the pack's metrics path
+    log: list[FilePath] = []
+    pid: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    pidfile: FilePath | None = None
+    port: int | None = Field(default=None, ge=1, le=65535)
+    bootstrap_port: int | None = Field(default=None, ge=1, le=65535)
     name: Name | None = None  # default: role-ordinal
+
+
+class Tls(Section):
+    """How https servers are checked."""
+
+    verify: bool = True
+    ca: FilePath | None = None
 
 
 class Target(Section):
     """A whole target file."""
 
-    version: Literal[1]
+    version: Version1
     name: Name
     about: str = ""
     environment: Literal["staging", "production"] = "staging"
-    engine: str = "sglang"  # pack for prefill and decode
-    router_engine: str = "sglang-router"  # pack for the router
+    engine: Name = "sglang"  # pack for prefill and decode
+    router_engine: Name = "sglang-router"  # pack for the router
     router: ServerSpec
     prefill: list[ServerSpec] = Field(min_length=1)
     decode: list[ServerSpec] = Field(min_length=1)
-    model: str | None = None  # default: asked from /v1/models
-    api_key: str | None = None  # by reference: env:NAME or file:PATH
-    allow: list[str] = ["kill"]
-    timeouts: dict[str, Duration] = {}  # engine timeouts that differ from the pack's defaults
+    model: str | None = Field(default=None, min_length=1, max_length=500)  # default: asked from /v1/models
+    api_key: SecretRef | None = None
+    tls: Tls = Tls()
+    allow: list[FaultKind] = ["kill"]
+    timeouts: dict[Name, Duration] = {}  # engine timeouts that differ from the pack's defaults
     gauge_lag: Duration | None = None  # where it differs from the pack's
     time_scale: float = Field(default=1.0, gt=0, le=10)  # labs run engines with shortened clocks

@@ -1,36 +1,149 @@
-"""Units in values: `25s`, `300ms`, `2m`, `20/s`. A bare number is refused: nobody knows its unit later."""
+"""Units in values: `25s`, `300ms`, `2m`, `20/s`, `>= 20`. A bare number is refused: nobody knows its unit later.
+
+The types here check a value and say what is wrong in our own words; the same pattern goes into the JSON Schema.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
+from pydantic_core import PydanticCustomError, core_schema
+
+from chaos.model.events import Bound
+from chaos.model.yamltext import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+
+FROM_FILE = "from-file"
+"""Validation context of the loader: there a bare number is no duration. In Python a float is seconds."""
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"^(\d+(?:\.\d+)?)(ms|s|min|m|h)$")
-_RATE = re.compile(r"^(\d+(?:\.\d+)?)/(s|m|h)$")
+# [0-9], not \d: that also takes the digits of other scripts. Bounded, so that no value overflows.
+DURATION_PATTERN = r"^([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|min|m|h)$"
+RATE_PATTERN = r"^(?!0+(?:\.0+)?/)([0-9]{1,9}(?:\.[0-9]{1,9})?)/(s|m|h)$"
+COMPARISON_PATTERN = r"^ *(>=|<=|==|>|<) *([0-9]{1,15}(?:\.[0-9]{1,9})?) *$"
+
+
+def wrong(message: str, hint: str = "") -> PydanticCustomError:
+    """A refusal in our own words; the loader shows `hint` in parentheses."""
+    return PydanticCustomError("pdchaos", "{message}", {"message": message, "hint": hint})
+
+
+def shown(value: object) -> str:
+    """A value as a message repeats it: on one line, cut when long."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return quoted(value) if isinstance(value, str) else str(value).lower()
+
+
+def fullmatch(pattern: str, value: object) -> re.Match[str] | None:
+    """Match text against an anchored pattern; `$` alone would let a trailing newline pass."""
+    return re.fullmatch(pattern.removeprefix("^").removesuffix("$"), value) if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Text that matches a pattern: an annotation for pydantic, `Annotated[str, Matching(...)]`."""
+
+    pattern: str
+    what: str  # "must be <what>"
+    hint: str = ""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(schema), "pattern": self.pattern}
+
+    def check(self, value: str) -> str:
+        """The value itself; an error when it does not match."""
+        if fullmatch(self.pattern, value) is None:
+            raise wrong(f"must be {self.what}, not {quoted(value)}", self.hint)
+        return value
 
 
 def parse_duration(value: object) -> float:
-    """Seconds of `25s`; ValueError says what is wrong."""
+    """Seconds of `25s`; ValueError says what is wrong. A float is taken as seconds."""
     if isinstance(value, float):
         return value
-    match = _DURATION.match(value) if isinstance(value, str) else None
+    match = fullmatch(DURATION_PATTERN, value)
     if match is None:
-        raise ValueError(f"{value!r} is not a duration such as 25s, 300ms or 2m")
+        raise _no_unit(value, "a duration such as 25s, 300ms or 2m", "s")
     return float(match[1]) * _SECONDS[match[2]]
 
 
 def parse_rate(value: object) -> float:
-    """Events per second of `20/s`; ValueError says what is wrong."""
+    """Events per second of `20/s`; ValueError says what is wrong. A float is taken as events per second."""
     if isinstance(value, float):
         return value
-    match = _RATE.match(value) if isinstance(value, str) else None
+    match = fullmatch(RATE_PATTERN, value)
     if match is None:
-        raise ValueError(f"{value!r} is not a rate such as 20/s")
+        raise _no_unit(value, "a rate such as 20/s", "/s")
     return float(match[1]) / _SECONDS[match[2]]
 
 
-Duration = Annotated[float, BeforeValidator(parse_duration)]
-Rate = Annotated[float, BeforeValidator(parse_rate)]
+def parse_comparison(value: object) -> tuple[str, float]:
+    """Operator and number of `>= 20`; ValueError says what is wrong."""
+    match = fullmatch(COMPARISON_PATTERN, value)
+    if match is None:
+        hint = f'write ">= {value}"' if _is_number(value) else ""
+        raise wrong(f'must be a comparison such as ">= 20", not {shown(value)}', hint)
+    return match[1], float(match[2])
+
+
+def bounds(conditions: Mapping[str, str]) -> tuple[Bound, ...]:
+    """The conditions of a `when` or `aim` as bounds, in file order."""
+    parsed = ((name, *parse_comparison(text)) for name, text in conditions.items())
+    return tuple(Bound(name=name, op=op, value=value) for name, op, value in parsed)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _no_unit(value: object, what: str, unit: str) -> PydanticCustomError:
+    bare = _is_number(value) or fullmatch(r"^[0-9]+(\.[0-9]+)?$", value) is not None
+    number = (value.lstrip("0") or "0") if isinstance(value, str) else value
+    return wrong(f"must be {what}, not {shown(value)}", f"write {number}{unit}" if bare else "")
+
+
+def _duration(value: object, info: ValidationInfo) -> float:
+    return parse_duration(str(value) if info.context == FROM_FILE and isinstance(value, float) else value)
+
+
+def _rate(value: object, info: ValidationInfo) -> float:
+    return parse_rate(str(value) if info.context == FROM_FILE and isinstance(value, float) else value)
+
+
+def _comparison(value: object) -> str:
+    op, number = parse_comparison(value)
+    return f"{op} {number:g}" if number < 1e6 else f"{op} {number!r}"
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(_duration),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["25s"]}),
+]
+"""Seconds, written with a unit."""
+
+Rate = Annotated[
+    float, BeforeValidator(_rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["20/s"]})
+]
+"""Events per second, written with a unit."""
+
+Comparison = Annotated[
+    str,
+    BeforeValidator(_comparison),
+    WithJsonSchema({"type": "string", "pattern": COMPARISON_PATTERN, "examples": [">= 20"]}),
+]
+"""A comparison with a number, in the form `>= 20`."""

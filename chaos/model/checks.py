@@ -1,0 +1,231 @@
+"""How the parts of a file must fit together. Reads the positioned tree, so it works beside other problems.
+
+Everything here is beyond JSON Schema: names that refer to each other, values that contradict each other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from chaos.model.scenario import CENSUS_PHASES, SERVER_ABORTS
+from chaos.model.tree import child, did_you_mean, key_mark, members, number_of, text_of
+from chaos.model.units import parse_duration
+from chaos.model.yamlpos import Mapping, Scalar, Sequence
+from chaos.model.yamltext import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from chaos.model.errors import Problem
+    from chaos.model.known import Known
+    from chaos.model.yamlpos import Node
+
+MIN_CANARY_INTERVAL_S = 0.1
+"""Canaries are side traffic; more than ten a second per path would be load."""
+
+TRIGGERS = ("at", "when", "after")
+
+
+def check_scenario(root: Mapping, known: Known | None) -> Iterator[Problem]:
+    """Everything that no single field of a scenario can know."""
+    groups = members(root, "load")
+    steps = members(root, "timeline")
+    yield from _unique(groups, "name", "group")
+    yield from _unique(steps, "id", "step")
+    for group in groups:
+        yield from _check_load(group, has_timeline=bool(steps))
+    names = {name for group in groups if (name := text_of(group, "name"))}
+    earlier: list[str] = []
+    for step in steps:
+        yield from _check_step(step, names, earlier, known)
+        earlier += [name for name in (text_of(step, "id"),) if name]
+    yield from _check_times(root)
+    if known is not None:
+        yield from _each_in(child(child(root, "requires"), "packs"), "pack", known.timeouts)
+        yield from _each_in(child(child(root, "requires"), "metrics"), "metric", known.metrics)
+
+
+def _unique(nodes: list[Mapping], key: str, what: str) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for node in nodes:
+        name = text_of(node, key)
+        if name is None:
+            continue
+        mark = node.values[key].mark
+        if name in seen:
+            yield mark.problem(f"there are two {what}s with the {key} {quoted(name)}", f"first in line {seen[name]}")
+        seen.setdefault(name, mark.line)
+
+
+def _check_load(group: Mapping, *, has_timeline: bool) -> Iterator[Problem]:
+    yield from _positive(group, "timeout")
+    yield from _check_saturate(group)
+    arrival = child(group, "arrival")
+    if not isinstance(arrival, Mapping):
+        return
+    if "rate" in arrival.values:
+        yield from _check_open_loop(group, arrival, has_timeline=has_timeline)
+    elif "for" in arrival.values:
+        yield key_mark(arrival, "for").problem("`for` ends an open loop and needs a `rate`")
+
+
+def _check_saturate(group: Mapping) -> Iterator[Problem]:
+    sessions = number_of(group, "sessions") or 1
+    saturate = child(group, "saturate")
+    top = number_of(saturate, "max_sessions")
+    if isinstance(saturate, Mapping) and top is not None:
+        if top < sessions:
+            mark = saturate.values["max_sessions"].mark
+            yield mark.problem(f"`max_sessions` is {top}, fewer than the {sessions} sessions the group begins with")
+        elif (waiting := number_of(saturate, "waiting")) is not None and waiting > top:
+            yield saturate.values["waiting"].mark.problem(f"{waiting} sessions can never wait: `max_sessions` is {top}")
+
+
+def _check_open_loop(group: Mapping, arrival: Mapping, *, has_timeline: bool) -> Iterator[Problem]:
+    if "ramp" in arrival.values:
+        yield key_mark(arrival, "ramp").problem("`ramp` and `rate` exclude each other", "a rate needs no ramp")
+    for key, why in (
+        ("sessions", "how many there are follows from the rate"),
+        ("rounds", "each session of an open loop sends one request"),
+        ("saturate", "an open loop adds sessions all the time"),
+    ):
+        if key in group.values:
+            yield key_mark(group, key).problem(f"`{key}` and `arrival.rate` exclude each other", why)
+    if not has_timeline and "for" not in arrival.values:
+        yield key_mark(arrival, "rate").problem("without a timeline this load never ends", "add for: 60s")
+    yield from _positive(arrival, "for")
+
+
+def _check_step(step: Mapping, groups: set[str], earlier: list[str], known: Known | None) -> Iterator[Problem]:
+    given = [key for key in TRIGGERS if key in step.values]
+    if not given:
+        yield step.mark.problem("the step has no trigger", "give it one of at, when, after")
+    for extra in given[1:]:
+        yield key_mark(step, extra).problem(f"`{given[0]}` and `{extra}` exclude each other", "one trigger per step")
+    kill = child(step, "kill")
+    group = text_of(kill, "group")
+    if isinstance(kill, Mapping) and group is not None and group not in groups:
+        yield kill.values["group"].mark.problem(f"there is no group {quoted(group)}", did_you_mean(group, groups))
+    if (
+        isinstance(kill, Mapping)
+        and text_of(kill, "how") in (None, "sigkill")
+        and number_of(kill, "sessions") is not None
+    ):
+        mark = kill.values["sessions"].mark
+        yield mark.problem("sigkill ends whole client processes", "to hit chosen sessions use how: rst")
+    after = text_of(step, "after")
+    if after is not None and after not in earlier:
+        hint = did_you_mean(after, earlier) if earlier else "it must come earlier in the timeline"
+        yield step.values["after"].mark.problem(f"there is no earlier step {quoted(after)}", hint)
+    names = set(CENSUS_PHASES) | set(known.gauges if known else ())
+    when, aim = child(step, "when"), child(step, "aim")
+    if isinstance(when, Mapping) and SERVER_ABORTS in when.values:
+        hint = "it belongs into `aim`: it is known only after the wave"
+        yield when.keys[SERVER_ABORTS].problem(f"`{SERVER_ABORTS}` cannot be waited for", hint)
+    if known is not None:
+        yield from _conditions(when, names, skip=SERVER_ABORTS)
+        yield from _conditions(aim, names | {SERVER_ABORTS})
+
+
+def _check_kill(kill: Mapping, groups: set[str]) -> Iterator[Problem]:
+    group = text_of(kill, "group")
+    if group is not None and group not in groups:
+        yield kill.values["group"].mark.problem(f"there is no group {quoted(group)}", did_you_mean(group, groups))
+    sigkill = "how" not in kill.values or text_of(kill, "how") == "sigkill"
+    if sigkill and number_of(kill, "sessions") is not None:
+        mark = kill.values["sessions"].mark
+        yield mark.problem("sigkill ends whole client processes", "to hit chosen sessions use how: rst")
+
+
+def _conditions(node: Node | None, names: Collection[str], skip: str = "") -> Iterator[Problem]:
+    if isinstance(node, Mapping):
+        for key, mark in node.keys.items():
+            if key not in names and key != skip:
+                message = f"`{key}` is neither a census phase nor a gauge that the packs know"
+                yield mark.problem(message, did_you_mean(key, names))
+
+
+def _check_times(root: Mapping) -> Iterator[Problem]:
+    canary, expect = child(root, "canary"), child(root, "expect")
+    yield from _positive(canary, "deadline")
+    yield from _positive(expect, "recover_within")
+    every = _seconds(canary, "every")
+    if isinstance(canary, Mapping) and every is not None and every < MIN_CANARY_INTERVAL_S:
+        yield canary.values["every"].mark.problem(f"canaries every {every:g} s would be load", "100ms is the least")
+    observe = child(root, "observe")
+    at_most, within = _seconds(observe, "at_most"), _seconds(expect, "recover_within")
+    within = 60.0 if within is None else within
+    if isinstance(observe, Mapping) and at_most is not None and at_most < within:
+        message = f"watching {at_most:g} s cannot tell whether paths recover within {within:g} s"
+        yield observe.values["at_most"].mark.problem(message, "watch longer or set expect.recover_within")
+
+
+def _seconds(node: Node | None, key: str) -> float | None:
+    """The duration under `key`; None when it is no duration (somebody else says so)."""
+    try:
+        return parse_duration(text_of(node, key))
+    except ValueError:
+        return None
+
+
+def _positive(node: Node | None, key: str) -> Iterator[Problem]:
+    if isinstance(node, Mapping) and _seconds(node, key) == 0:
+        yield node.values[key].mark.problem(f"`{key}` must be longer than nothing")
+
+
+def _each_in(node: Node | None, what: str, known: Collection[str]) -> Iterator[Problem]:
+    if isinstance(node, Sequence):
+        for item in node.items:
+            if isinstance(item, Scalar) and isinstance(item.value, str) and item.value not in known:
+                yield item.mark.problem(f"there is no {what} {quoted(item.value)}", did_you_mean(item.value, known))
+
+
+def check_target(root: Mapping, known: Known | None) -> Iterator[Problem]:
+    """Everything that no single field of a target can know."""
+    servers = [("router", router)] if isinstance(router := child(root, "router"), Mapping) else []
+    for role in ("prefill", "decode"):
+        servers += [(f"{role}-{index}", server) for index, server in enumerate(members(root, role))]
+    urls: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for default, server in servers:
+        url = (text_of(server, "url") or "").rstrip("/")
+        if url in urls:
+            yield server.values["url"].mark.problem(f"{default} has the same address as {urls[url]}")
+        elif url:
+            urls[url] = default
+        name = text_of(server, "name") or default
+        if name in names:
+            yield key_mark(server, "name").problem(f"two servers are called {quoted(name)}")
+        names[name] = default
+    if known is not None:
+        yield from _check_engines(root, known)
+
+
+def _check_engines(root: Mapping, known: Known) -> Iterator[Problem]:
+    for key, default in (("engine", "sglang"), ("router_engine", "sglang-router")):
+        engine = text_of(root, key) or default
+        if engine not in known.timeouts:
+            mark = root.values[key].mark if key in root.values else root.mark
+            yield mark.problem(f"there is no pack for {quoted(engine)}", did_you_mean(engine, known.timeouts))
+    timeouts = child(root, "timeouts")
+    of_engine = known.timeouts.get(text_of(root, "engine") or "sglang")
+    if isinstance(timeouts, Mapping) and of_engine is not None:
+        for key, mark in timeouts.keys.items():
+            if key not in of_engine:
+                yield mark.problem(f"the pack knows no timeout `{key}`", did_you_mean(key, of_engine))
+
+
+def check_pack(root: Mapping) -> Iterator[Problem]:
+    """Everything that no single field of a pack can know."""
+    yield from _unique(members(root, "metrics"), "name", "metric")
+    yield from _unique(members(root, "timeouts"), "name", "timeout")
+    yield from _unique(members(root, "signatures"), "id", "signature")
+    for signature in members(root, "signatures"):
+        key, pattern = text_of(signature, "key"), text_of(signature, "pattern")
+        if key and pattern is not None and f"(?P<{key}>" not in pattern:
+            groups = re.findall(r"\(\?P<(\w+)>", pattern)
+            yield signature.values["key"].mark.problem(
+                f"the pattern has no group {quoted(key)}",
+                did_you_mean(key, groups) if groups else "write (?P<NAME>...)",
+            )

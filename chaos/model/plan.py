@@ -1,0 +1,94 @@
+"""Scenario + target + pack = plan: every duration in the deployment's own time, every condition as a bound.
+
+What waits for the *engine's* clocks is multiplied by the target's time scale, because a lab shortens those clocks:
+settle, quiet, idle, rest, the recovery budget and a watch limit given as a duration. What depends on how fast the
+machine computes is not: the load, a canary's interval and its deadline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.model.events import EngineTimeout, Plan, PlannedFault
+from chaos.model.units import bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from chaos.model.pack import Pack
+    from chaos.model.scenario import Scenario, Step
+    from chaos.model.target import Target
+
+MIN_CANARY_DEADLINE_S = 2.0
+"""No deadline is shorter, whatever the budget: on a starved machine a healthy answer can take a second."""
+
+
+def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
+    """The plan of a run of `scenario` on `target`, whose prefill and decode nodes `pack` describes."""
+    scale = target.time_scale
+    observe, canary = scenario.observe, scenario.canary
+    budget_s = scenario.expect.recover_within * scale
+    quiet_s = observe.quiet * scale
+    lag_s = gauge_lag_s(target, pack)
+    # Time to *show* recovery once it happened: the quiet after the last abort evidence, then canaries in a row.
+    proof_s = quiet_s + canary.in_a_row * canary.every
+    if observe.at_most == "engine-timeouts":
+        # Until the longest timeout has gone by nothing may be called permanent; it starts when a request is admitted,
+        # and what it frees shows in the gauges only a lag later.
+        longest_s = max((timeout.seconds for timeout in engine_timeouts(target, pack)), default=0.0)
+        watch_s = longest_s + lag_s + proof_s
+    else:
+        watch_s = observe.at_most * scale
+    return Plan(
+        scenario=scenario.name,
+        about=scenario.about,
+        cycles=scenario.cycles.count,
+        faults=tuple(_fault(step) for step in scenario.timeline),
+        groups=tuple(group.name for group in scenario.load),
+        settle_s=observe.settle * scale,
+        # Before the lag has gone by, a gauge still shows the cycle before.
+        rest_s=max(scenario.cycles.rest * scale, lag_s),
+        idle_s=observe.idle * scale,
+        quiet_s=quiet_s,
+        watch_s=max(watch_s, budget_s + proof_s),
+        recover_within_s=budget_s,
+        # A canary slower than the whole budget cannot show recovery within it.
+        canary_deadline_s=max(min(canary.deadline, budget_s), MIN_CANARY_DEADLINE_S),
+        canary_interval_s=canary.every,
+        canaries_in_a_row=canary.in_a_row,
+        allow=tuple(outcome.value for outcome in scenario.expect.allow),
+        time_scale=scale,
+        until=scenario.cycles.until or "",
+    )
+
+
+def engine_timeouts(target: Target, pack: Pack) -> tuple[EngineTimeout, ...]:
+    """The engine's timeouts on this target: as the target states them, else the pack's default in the target's time."""
+    return tuple(
+        EngineTimeout(name=timeout.name, seconds=target.timeouts[timeout.name], source="target")
+        if timeout.name in target.timeouts
+        else EngineTimeout(name=timeout.name, seconds=timeout.default * target.time_scale, source="pack default")
+        for timeout in pack.timeouts
+    )
+
+
+def gauge_lag_s(target: Target, pack: Pack) -> float:
+    """How long a gauge may still show the past: as the target states it, else the pack's in the target's time."""
+    return target.gauge_lag if target.gauge_lag is not None else pack.gauge_lag * target.time_scale
+
+
+def unmet_requirements(scenario: Scenario, target: Target, packs: Mapping[str, Pack]) -> list[str]:
+    """What the scenario requires and this target lacks, in words; empty when all is there."""
+    used = {target.engine, target.router_engine}
+    unmet = [f"the target does not use the pack {name}" for name in scenario.requires.packs if name not in used]
+    metrics = {metric.name for name in used & packs.keys() for metric in packs[name].metrics}
+    unmet += [
+        f"no pack of the target knows the metric {name}" for name in scenario.requires.metrics if name not in metrics
+    ]
+    return unmet
+
+
+def _fault(step: Step) -> PlannedFault:
+    return PlannedFault(
+        id=step.id, kind="kill", how=step.kill.how, group=step.kill.group, aim=bounds(step.aim), disruptive=True
+    )
