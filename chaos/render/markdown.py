@@ -1,0 +1,112 @@
+"""The verdict as GitHub-flavoured Markdown, for a CI job's summary page."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from chaos.render import words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from chaos.model.verdict import Verdict
+
+MOST_ROWS = 100  # a job summary is limited to 1 MiB, and to patience
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~@])")
+_URL = re.compile(r"(https?):(//)", re.IGNORECASE)
+_MARKS = {"bad": "\u274c", "warn": "\u26a0\ufe0f", "good": "\u2705", "dim": "\u2754"}
+
+
+def text(raw: str, limit: int = 500) -> str:
+    """Text that Markdown leaves alone: no markup, no mention, no link, no table break comes of it."""
+    escaped = _SPECIAL.sub(r"\\\1", words.one_line(raw, limit)).replace("&", "&amp;").replace("\\<", "&lt;")
+    return _URL.sub(r"\1&#58;\2", escaped.replace("\\>", "&gt;"))
+
+
+def code(raw: str) -> str:
+    """A code block that no line can end."""
+    fence = "```"
+    content = words.clean(raw)
+    while fence in content:
+        fence += "`"
+    return f"{fence}text\n{content}\n{fence}"
+
+
+def _table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
+    body = list(rows)
+    if not body:
+        return []
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    lines += ["| " + " | ".join(row) + " |" for row in body[:MOST_ROWS]]
+    if len(body) > MOST_ROWS:
+        lines += ["", f"{len(body) - MOST_ROWS} more are in the report."]
+    return [*lines, ""]
+
+
+def summary_md(verdict: Verdict) -> str:
+    """The whole summary."""
+    look = words.outcome_look(verdict.outcome)
+    manner = words.DOT.join(words.wedge_words(verdict)) or words.OUTCOME_MEANINGS[verdict.outcome]
+    side = f"{words.DOT}side: {text(verdict.wedge.side) or 'unknown'}" if verdict.wedge else ""
+    lines = [
+        f"## {_MARKS[look.tone]} {look.word}: {text(words.run_name(verdict.scenario, verdict.target))}",
+        "",
+        f"**{text(verdict.headline) or 'There is no more to say.'}**",
+        "",
+        f"{manner}{side}",
+        "",
+        *(f"- {text(reason)}" for reason in verdict.reasons),
+        *([""] if verdict.reasons else []),
+        f"{words.axes_words(verdict)}",
+        "",
+    ]
+    for cause in verdict.causes:
+        lines += [
+            f"**Likely cause:** {text(cause.title)}: {text(words.cause_reference(cause))}",
+            "",
+            code(cause.line),
+            "",
+        ]
+    lines += _table(
+        ["path", "serves", "fresh requests after the last fault"],
+        (
+            [text(path.path), _answer(words.met_look(path.serves)), text(words.path_words(path))]
+            for path in verdict.paths
+        ),
+    )
+    lines += _table(
+        ["wave", "cycle", "how", "census", "sessions", "server aborts", "landed"],
+        (
+            [
+                text(wave.wave),
+                str(wave.cycle),
+                text(wave.how),
+                text(words.census(wave.phases)),
+                str(wave.sessions),
+                "unknown" if wave.server_aborts is None else str(wave.server_aborts),
+                f"{_MARKS[words.met_look(wave.landed).tone]} {text(words.landed_words(wave))}",
+            ]
+            for wave in verdict.waves
+        ),
+    )
+    lines += _table(
+        ["question", "answer", "establishes", "evidence"],
+        (
+            [
+                text(finding.question),
+                words.answer_word(finding.answer),
+                finding.outcome.value if finding.outcome is not None else "",
+                text("; ".join(item.text for item in finding.evidence)),
+            ]
+            for finding in verdict.findings
+        ),
+    )
+    if verdict.not_examined:
+        lines += ["**Not examined**", "", *(f"- {text(thing)}" for thing in verdict.not_examined[:MOST_ROWS]), ""]
+    lines += [f"Run `{words.one_line(verdict.run_id).replace('`', '')}`, judge {text(verdict.judge_version)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _answer(look: words.Look) -> str:
+    return f"{_MARKS[look.tone]} {look.word}"

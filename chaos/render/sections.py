@@ -1,0 +1,304 @@
+"""The report's sections, each a function from verdict or record to markup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.model.outcomes import Answer, ExitCode
+from chaos.render import words
+from chaos.render.evidence import NOTHING, evidence_rows, periods
+from chaos.render.markup import Html, h, join, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from chaos.model.verdict import Evidence, Finding, Verdict, WaveVerdict
+    from chaos.render.markup import Child
+    from chaos.render.record import Record
+
+MOST_SEQS = 6
+OPEN_STORY = 60  # moments shown without unfolding
+
+_CONTENTS = (
+    ("evidence", "Evidence"), ("timeline", "Timeline"), ("findings", "Findings"), ("story", "What happened"),
+    ("not-examined", "Not examined"), ("deployment", "Deployment"), ("repeat", "Repeat"), ("about", "About"),
+)  # fmt: skip
+
+
+def section(name: str, title: str, *children: Child) -> Html:
+    """A titled part of the page that can be linked to."""
+    return h("section", h("h2", title), *children, id=name)
+
+
+def contents() -> Html:
+    """Links to the sections."""
+    return h("nav", *(h("a", title, href=f"#{name}") for name, title in _CONTENTS), aria_label="Sections")
+
+
+def banner(verdict: Verdict, name: str, record: Record) -> Html:
+    """The verdict, readable from across a room."""
+    look = words.outcome_look(verdict.outcome)
+    manner = words.wedge_words(verdict) or (words.OUTCOME_MEANINGS[verdict.outcome],)
+    code = ExitCode(verdict.exit_code)
+    facts = [
+        ("run", verdict.status.value),
+        ("cleanup", verdict.cleanup.value),
+        ("exit code", f"{int(code)} \u00b7 {words.EXIT_MEANINGS[code]}"),
+        ("duration", words.span(verdict.duration_s)),
+    ]
+    if verdict.wedge is not None:
+        facts.insert(0, ("side", verdict.wedge.side or "unknown"))
+    utc = record.started.utc if record.started else ""
+    return h(
+        "header",
+        h("p", h("span", "pdchaos", cls="brand"), " ", h("span", name), " ", h("span", utc, cls="quiet"), cls="top"),
+        h(
+            "div",
+            h("p", h("span", look.glyph, cls="glyph", aria_hidden="true"), h("span", look.word), cls="outcome"),
+            h("ul", *(h("li", word) for word in manner), cls="chips"),
+            cls="verdict",
+        ),
+        h("h1", verdict.headline or "There is no more to say."),
+        h("ol", *(h("li", reason) for reason in verdict.reasons), cls="reasons") if verdict.reasons else "",
+        h("dl", *(h("div", h("dt", key), h("dd", value)) for key, value in facts), cls="facts"),
+        cls=f"banner {look.tone}",
+    )
+
+
+def causes(verdict: Verdict) -> Html:
+    """What the logs say about why, with the upstream reference and the version that mends it."""
+    if not verdict.causes:
+        return Html("")
+    cards = []
+    for cause in verdict.causes:
+        facts: list[tuple[str, Child]] = [
+            ("side", cause.side or "unknown"),
+            ("upstream", cause.upstream or "no reference known"),
+            ("fixed in", cause.fixed_in or "no version known"),
+            ("events", _seqs(cause.seqs)),
+        ]
+        cards.append(
+            h(
+                "article",
+                h("h3", cause.title),
+                h("dl", *(h("div", h("dt", key), h("dd", value)) for key, value in facts), cls="facts"),
+                h("pre", cause.line),
+                cls="card",
+            )
+        )
+    title = "Likely cause" if len(verdict.causes) == 1 else "Likely causes"
+    return section("cause", title, *cards)
+
+
+def _mark(look: words.Look) -> Html:
+    glyph = h("span", look.glyph, cls="glyph", aria_hidden="true")
+    return h("span", glyph, "\u00a0", look.word, cls=f"mark {look.tone}")
+
+
+def paths(verdict: Verdict) -> Html:
+    """How fresh requests fared on each path after the last fault."""
+    rows = []
+    for path in verdict.paths:
+        look = words.met_look(path.serves)
+        recovered = "\u2013" if path.recovered_s is None else words.span(path.recovered_s)
+        numbers = (path.canaries, path.passed, path.late, path.failed, path.unfinished)
+        cells = [h("td", str(n) if n or not i else "\u00b7", cls="n") for i, n in enumerate(numbers)]
+        serves = words.Look(words.serves_words(path.serves), look.glyph, look.tone)
+        rows.append([h("th", path.path, scope="row"), _mark(serves), *cells, h("td", recovered, cls="n"), path.note])
+    body: Child = table(
+        ["path", "serves", "canaries", "in time", "late", "failed", "never finished", "recovered after", "note"], rows
+    )
+    if not rows:
+        body = h("p", "No path was examined.", cls="quiet")
+    return section("paths", "Fresh requests after the last fault", body)
+
+
+def waves(verdict: Verdict) -> Html:
+    """The census of each wave and whether it landed."""
+    rows = [_wave(i, wave) for i, wave in enumerate(verdict.waves, 1)]
+    heads = ["wave", "cycle", "how", "in which phase its sessions were", "hit", "spread", "server aborts", "landed"]
+    body: Child = table(heads, rows)
+    if not rows:
+        body = h("p", "No wave was fired.", cls="quiet")
+    return section("waves", "Waves and their census", body)
+
+
+def _wave(ordinal: int, wave: WaveVerdict) -> list[Child]:
+    total = sum(wave.phases.values())
+    bar = h(
+        "div",
+        *(
+            h("span", cls=f"role-bg-{phase if phase in words.CENSUS_PHASES else 'other'}", style=f"flex-grow:{n}")
+            for phase, n in wave.phases.items()
+            if n > 0
+        ),
+        cls="census",
+        aria_hidden="true",
+    )
+    unmet = h("span", f" {'; '.join(wave.unmet)}", cls="quiet") if wave.unmet else ""
+    sides = [f"{n} {kind}" for n, kind in ((wave.fin, "FIN"), (wave.rst, "RST")) if n is not None]
+    hit = f"{words.count(wave.sessions, 'session')}, {words.count(wave.sockets, 'socket')}"
+    return [
+        h("th", f"{ordinal}. {wave.wave}", scope="row"),
+        str(wave.cycle),
+        wave.how,
+        h("td", h("div", words.census(wave.phases)), bar if total else ""),
+        join([hit, *(f", {side}" for side in sides)]),
+        "unknown" if wave.spread_ms is None else f"{words.number(wave.spread_ms)} ms",
+        "unknown" if wave.server_aborts is None else str(wave.server_aborts),
+        h("td", _mark(words.Look(words.answer_word(wave.landed), *_look(wave.landed))), unmet),
+    ]
+
+
+def _look(answer: Answer) -> tuple[str, str]:
+    look = words.met_look(answer)
+    return look.glyph, look.tone
+
+
+def evidence(record: Record) -> Html:
+    """The table of what every probe saw before, during and after."""
+    parts = periods(record)
+    heads: list[Child] = ["what", "where"]
+    for part in parts:
+        range_s = f"{record.at_s(part.from_ns):.1f}\u2013{record.at_s(part.to_ns):.1f} s"
+        heads.append(join([part.name, " ", h("span", range_s, cls="quiet")]))
+    rows: list[list[Child]] = []
+    topic = ""
+    for row in evidence_rows(record):
+        cells = [h("td", cell, cls="quiet" if cell == NOTHING else None) for cell in row.cells]
+        label = h(
+            "th", "" if row.topic == topic else row.topic, scope="row", cls=None if row.topic != topic else "same"
+        )
+        rows.append([label, h("td", row.what, cls="where"), *cells])
+        topic = row.topic
+    if not rows:
+        return section("evidence", "Evidence", h("p", "No probe saw anything: that is no evidence.", cls="quiet"))
+    why = "\u201cDuring\u201d lasts from the first wave until the dust has settled after the last one."
+    if len(parts) == 1:
+        why = "No wave was fired, so there is no before and after."
+    return section("evidence", "Evidence", h("p", why, cls="quiet"), table(heads, rows, cls="evidence"))
+
+
+def findings(verdict: Verdict) -> Html:
+    """Every question with its answer; all are answered, whatever the others say."""
+    rows = [_finding(finding) for finding in verdict.findings]
+    if not rows:
+        return section("findings", "Findings", h("p", "No question was answered.", cls="quiet"))
+    return section(
+        "findings", "Findings", table(["question", "answer", "establishes", "evidence"], rows, cls="findings")
+    )
+
+
+def _finding(finding: Finding) -> list[Child]:
+    bad = finding.outcome is not None
+    establishes = words.outcome_look(finding.outcome).word if finding.outcome is not None else ""
+    required = "" if finding.required else h("span", "not required", cls="quiet")
+    return [
+        h("th", finding.question, h("div", h("code", finding.id), " ", required), scope="row"),
+        h("td", _mark(words.answer_look(finding.answer, bad=bad))),
+        h("td", h("strong", establishes, cls="mark bad") if bad else ""),
+        h("td", h("ul", *map(_evidence, finding.evidence)) if finding.evidence else h("span", "none", cls="quiet")),
+    ]
+
+
+def _evidence(evidence: Evidence) -> Html:
+    return h("li", evidence.text, " ", h("span", _seqs(evidence.seqs), cls="quiet") if evidence.seqs else "")
+
+
+def _seqs(seqs: tuple[int, ...]) -> str:
+    shown = ", ".join(f"#{seq}" for seq in seqs[:MOST_SEQS])
+    more = f" and {len(seqs) - MOST_SEQS} more" if len(seqs) > MOST_SEQS else ""
+    return f"event{'s' if len(seqs) != 1 else ''} {shown}{more}" if seqs else "none"
+
+
+def story(record: Record) -> Html:
+    """The run told in order: what the timeline shows, in words."""
+    rows: list[Iterable[Child]] = [
+        [
+            h("td", f"{record.at_s(moment.t_ns):.1f} s", cls="n"),
+            h("th", moment.what, scope="row"),
+            h("td", moment.text, cls=f"tone {moment.tone}"),
+            h("td", f"#{moment.seq}" if moment.seq else "", cls="n quiet"),
+        ]
+        for moment in record.moments
+    ]
+    heads = ["at", "what", "", "event"]
+    body: list[Child] = [table(heads, rows[:OPEN_STORY], cls="story")]
+    if len(rows) > OPEN_STORY:
+        more = h("summary", f"{len(rows) - OPEN_STORY} more moments")
+        body.append(h("details", more, table(heads, rows[OPEN_STORY:], cls="story")))
+    if record.moments_cut:
+        body.append(h("p", f"{record.moments_cut} later moments are only in the journal.", cls="quiet"))
+    if not rows:
+        body = [h("p", "The journal is empty.", cls="quiet")]
+    return section("story", "What happened", *body)
+
+
+def not_examined(verdict: Verdict) -> Html:
+    """What this run says nothing about."""
+    if not verdict.not_examined:
+        return section("not-examined", "Not examined", h("p", "Nothing was named.", cls="quiet"))
+    lead = h("p", "This run says nothing about:", cls="quiet")
+    return section("not-examined", "Not examined", lead, h("ul", *(h("li", thing) for thing in verdict.not_examined)))
+
+
+def deployment(record: Record) -> Html:
+    """Nodes and versions, and the engine's own timeouts, after which stuck requests may free themselves."""
+    seen = record.deployment
+    if seen is None:
+        return section("deployment", "Deployment", h("p", "The deployment never answered.", cls="quiet"))
+    nodes = table(
+        ["node", "role", "engine", "version", "ranks", "observed by"],
+        [
+            [h("th", node.id, scope="row"), node.role, node.engine or "unknown", node.version or "unknown",
+             ", ".join(node.ranks) or "\u2013", ", ".join(node.observes) or "nothing"]
+            for node in seen.nodes
+        ],
+    )  # fmt: skip
+    timeouts: Child = h("p", "No timeout of the engine is known.", cls="quiet")
+    if seen.timeouts:
+        rows = [
+            [h("th", t.name, scope="row"), h("td", words.span(t.seconds), cls="n"), t.source or "unknown"]
+            for t in seen.timeouts
+        ]
+        timeouts = table(["engine timeout", "after", "known from"], rows)
+    unseen = [path for path in seen.paths if not path.examined]
+    dark = h("ul", *(h("li", f"{p.id}: {p.reason or 'no reason given'}") for p in unseen)) if unseen else ""
+    lead = h("p", "Paths without a canary:", cls="quiet") if unseen else ""
+    lag = h("p", f"Gauges may lag by {words.span(seen.gauge_lag_s)}.", cls="quiet")
+    return section("deployment", "Deployment", nodes, timeouts, lag, lead, dark)
+
+
+def repeat(lines: tuple[str, ...]) -> Html:
+    """How to run this again."""
+    body: Child = h("pre", "\n".join(lines)) if lines else h("p", "Nobody said how.", cls="quiet")
+    return section("repeat", "Repeat this run", body)
+
+
+def about(verdict: Verdict, record: Record, *, folder: str, files: tuple[str, ...]) -> Html:
+    """Metadata: what made this report, from what, with which settings."""
+    plan = record.plan
+    missing = "none missing" if not record.missing else f"{record.missing} MISSING"
+    facts: list[tuple[str, str]] = [("run", verdict.run_id), ("judge", verdict.judge_version)]
+    if record.started:
+        started = record.started
+        facts += [("pdchaos", started.tool_version), ("began", started.utc), ("seed", str(started.seed))]
+        facts += [("pack", f"{pack.name} (sha256 {pack.sha256[:12]})") for pack in started.packs]
+        facts += [
+            ("time scale", words.number(plan.time_scale)),
+            ("recover within", words.span(plan.recover_within_s)),
+            ("watch at most", words.span(plan.watch_s)),
+            ("settle, quiet, idle", " / ".join(map(words.span, (plan.settle_s, plan.quiet_s, plan.idle_s)))),
+            ("canary", f"every {words.span(plan.canary_interval_s)}, deadline {words.span(plan.canary_deadline_s)}"),
+        ]
+    facts += [
+        ("allowed outcomes", ", ".join(verdict.allow) or "none named"),
+        ("journal", f"{words.count(record.events, 'event')}, {missing}"),
+    ]
+    if folder:
+        facts.append(("folder", folder))
+    listing: Child = ""
+    if files:
+        listing = h("div", h("h3", "Beside this report"), h("ul", *(h("li", h("code", name)) for name in files)))
+    rows = (h("div", h("dt", key), h("dd", value)) for key, value in facts)
+    return section("about", "About this run", h("dl", *rows, cls="facts meta"), listing)
