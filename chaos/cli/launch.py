@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
+import shlex
 import signal
 import sys
-from contextlib import ExitStack
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
+from rich.console import Console
+
 from chaos import library
 from chaos.agent.build import build_pyz
 from chaos.cli.boundary import complain, interruptible, tell
-from chaos.cli.outputs import conclude
-from chaos.cli.targets import open_target
+from chaos.cli.outputs import as_yaml, conclude
+from chaos.cli.targets import note, open_target
 from chaos.engine.faults.permission import demand
 from chaos.engine.run import Run, RunSetup
 from chaos.engine.safety import Interrupt
+from chaos.engine.secrets import look_up
 from chaos.journal import RunFolder
-from chaos.model.errors import UsageError
-from chaos.model.plan import resolve_plan
-from chaos.render import live_view
+from chaos.model.errors import Refused, UserError
+from chaos.model.events import PackUsed
+from chaos.model.plan import resolve_plan, unmet_requirements
+from chaos.render import LiveView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from chaos.cli.targets import OpenTarget
+    from chaos.model.errors import PdchaosError
     from chaos.model.scenario import Scenario
     from chaos.model.verdict import Verdict
 
@@ -49,25 +57,78 @@ class Launch:
         for flag, values in (("--with", self.overrides), ("--set", self.lab_options)):
             for value in values:
                 words += [flag, value]
-        return " ".join(words)
+        return shlex.join(words)
 
 
 def launch(order: Launch, *, show_panel: bool) -> Verdict:
-    """Run, judge, report. Raises `UserError` for what was wrong before anything started."""
+    """Run, judge, report. Raises `UserError` for what was wrong before anything was broken."""
     scenario = library.load_scenario(order.scenario, order.overrides)
-    if scenario.value.trials.count > 1:
-        raise UsageError("trials.count: more than one trial is not supported yet", hint="run the command repeatedly")
-    utc = datetime.now(UTC)
+    opened = open_target(order.target, order.lab_options)
+    utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     run_id = secrets.token_hex(4)
-    with ExitStack() as stack:
-        stack.enter_context(interruptible())
-        _sigterm_is_ctrl_c()
-        target = open_target(order.target, order.lab_options)
-        demand(scenario.value, target.spec)
-        folder = RunFolder.create(
-            order.reports, utc=utc.strftime("%Y%m%dT%H%M%SZ"), scenario=scenario.value.name, run_id=run_id
-        )
-        stack.callback(target.close)
-        target.start(folder.logs, run_id=run_id)
-        _execute(order, scenario, target, folder, run_id=run_id, utc=utc)
+    folder = RunFolder.create(order.reports, utc=utc, scenario=scenario.name, run_id=run_id)
+    try:
+        with interruptible(), _sigterm_is_ctrl_c(), closing(opened):
+            failure = _execute(order, scenario, opened, folder, run_id=run_id, utc=utc)
+    except UserError:
+        folder.discard()
+        raise
+    if failure is not None:
+        tell(failure)
     return conclude(folder, order.command(), show_panel=show_panel)
+
+
+def _execute(
+    order: Launch, scenario: Scenario, opened: OpenTarget, folder: RunFolder, *, run_id: str, utc: str
+) -> PdchaosError | None:
+    target = opened.start(folder.logs, note)
+    demand(scenario, target)
+    packs = {name: library.load_pack(name) for name in {target.engine, target.router_engine}}
+    unmet = unmet_requirements(scenario, target, {name: pack.value for name, pack in packs.items()})
+    if unmet:
+        raise Refused("; ".join(unmet), hint="the scenario's `requires` names what it needs")
+    folder.write("scenario.yaml", as_yaml(scenario))
+    folder.write("target.yaml", as_yaml(target))
+    for name, pack in packs.items():
+        folder.write(f"packs/{name}.yaml", pack.text)
+    console = Console(file=sys.stderr, force_terminal=False if order.plain else None)
+    with LiveView(console) as view:
+        run = Run(
+            RunSetup(
+                scenario=scenario,
+                target=target,
+                target_kind=opened.kind,
+                packs={name: pack.value for name, pack in packs.items()},
+                packs_used=tuple(
+                    PackUsed(name=name, engine=pack.value.name, sha256=hashlib.sha256(pack.text).hexdigest())
+                    for name, pack in sorted(packs.items())
+                ),
+                plan=resolve_plan(scenario, target, packs[target.engine].value),
+                run_id=run_id,
+                utc=utc,
+                api_key=look_up(target.api_key),
+                folder=folder,
+                pyz=build_pyz(folder.logs / "agent.pyz"),
+                interrupt=Interrupt(complain),
+                close_target=opened.close,
+                listeners=[view],
+            )
+        )
+        failure = asyncio.run(run.execute())
+    for dropped in run.dropped_listeners:
+        complain(f"a view was dropped: {dropped}")
+    return failure
+
+
+@contextmanager
+def _sigterm_is_ctrl_c() -> Iterator[None]:
+    """Before and after the event loop handles signals itself, SIGTERM unwinds like Ctrl-C, so a lab is taken down."""
+
+    def interrupt(_number: int, _frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

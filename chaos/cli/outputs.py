@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import yaml
 from rich.console import Console
 
 from chaos.cli.boundary import complain
@@ -15,6 +16,7 @@ from chaos.render import ReportExtras, junit_xml, report_html, summary_md, verdi
 
 if TYPE_CHECKING:
     from chaos.journal import Journal, RunFolder
+    from chaos.model.scenario import Section
     from chaos.model.verdict import Verdict
 
 
@@ -49,11 +51,15 @@ def write_reports(folder: RunFolder, journal: Journal, verdict: Verdict, command
             complain(f"harness error: {error.message}")
 
 
+def as_yaml(section: Section) -> str:
+    """A scenario or target as a file; secrets are references in it, never values."""
+    return yaml.safe_dump(section.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=False)
+
+
 def show(verdict: Verdict, folder: RunFolder) -> None:
-    """Print the panel and where the rest is."""
+    """Print the panel; it says where the rest is."""
     console = Console()
-    console.print(verdict_panel(verdict))
-    console.print(f"report: {folder.report}", soft_wrap=True, highlight=False)
+    console.print(verdict_panel(verdict, report=str(folder.report)))
 
 
 def conclude(folder: RunFolder, command: str, *, show_panel: bool) -> Verdict:

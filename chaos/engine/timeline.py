@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from chaos.engine.faults import waves
 from chaos.engine.load.census import PHASES
 from chaos.model import events as ev
+from chaos.model.units import bounds
 
 if TYPE_CHECKING:
     from chaos.engine.faults.waves import WaveKit
@@ -20,9 +21,8 @@ POLL_S = 0.05
 class Timeline:
     """The steps of one cycle."""
 
-    def __init__(self, steps: list[Step], bounds: dict[str, dict[str, tuple[ev.Bound, ...]]], kit: WaveKit) -> None:
+    def __init__(self, steps: list[Step], kit: WaveKit) -> None:
         self._steps = steps
-        self._bounds = bounds
         self._kit = kit
         self._fired: dict[str, asyncio.Event] = {step.id: asyncio.Event() for step in steps}
 
@@ -50,25 +50,25 @@ class Timeline:
             started_ns = self._kit.clock.now_ns()
         if step.at is not None:
             await self._kit.clock.sleep(step.at - (self._kit.clock.now_ns() - started_ns) / 1e9)
-        missed = await self._until(step) if step.when else ""
+        missed = await self._until(step, bounds(step.when)) if step.when else ""
         if missed:
             waves.gave_up(step, missed, self._kit)
         else:
-            await waves.fire(step, self._bounds["aim"].get(step.id, ()), self._kit)
+            await waves.fire(step, self._kit)
+            self._kit.probes.mark()
         self._fired[step.id].set()
         return not missed
 
-    async def _until(self, step: Step) -> str:
+    async def _until(self, step: Step, wanted: tuple[ev.Bound, ...]) -> str:
         """Wait for the step's condition; the empty string once it holds, else what was last seen."""
-        bounds = self._bounds["when"][step.id]
         deadline = self._kit.clock.now_ns() + int(step.give_up * 1e9)
         while True:
-            seen = {bound.name: self._value(step, bound.name) for bound in bounds}
-            if all(got is not None and bound.met_by(got) for bound in bounds for got in (seen[bound.name],)):
+            seen = {bound.name: self._value(step, bound.name) for bound in wanted}
+            if all(got is not None and bound.met_by(got) for bound in wanted for got in (seen[bound.name],)):
                 return ""
             if self._kit.clock.now_ns() >= deadline:
                 last = ", ".join(
-                    f"{bound.name} was {_shown(seen[bound.name])}, wanted {bound.op} {bound.value:g}" for bound in bounds
+                    f"{bound.name} was {_shown(seen[bound.name])}, wanted {bound.op} {bound.value:g}" for bound in wanted
                 )
                 return f"gave up after {step.give_up:g} s: {last}"
             await self._kit.clock.sleep(POLL_S)

@@ -67,6 +67,7 @@ class RunFolder:
             raise HarnessError(f"{path}: cannot be written: {error.strerror}") from None
         return path
 
-    def copy_in(self, name: str, source: Path) -> None:
-        """Copy a file in, so that the folder explains itself later."""
-        shutil.copyfile(source, self.root / name)
+    def discard(self) -> None:
+        """Remove the folder of a run that never began; one with a journal stays."""
+        if not self.journal.exists():
+            shutil.rmtree(self.root, ignore_errors=True)

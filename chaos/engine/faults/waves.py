@@ -12,9 +12,11 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.engine.faults.sockets import established
+from chaos.engine.faults.sockets import ports_of, still_established
 from chaos.engine.load.census import OPEN_PHASES, PHASES
 from chaos.model import events as ev
+from chaos.model.scenario import SERVER_ABORTS
+from chaos.model.units import bounds
 
 if TYPE_CHECKING:
     from chaos.engine.load.agent import Agent
@@ -37,10 +39,11 @@ class WaveKit:
     clock: Clock
 
 
-async def fire(step: Step, aim: tuple[ev.Bound, ...], kit: WaveKit) -> None:
+async def fire(step: Step, kit: WaveKit) -> None:
     """Fire the wave of `step` and journal census, shot and verification; never raises for a wave that failed."""
     agent = kit.fleet.agent(step.kill.group)
-    ports = agent.open_ports
+    ports = ports_of(agent.pid)
+    aim = bounds(step.aim)
     if step.kill.how == "sigkill":
         shot = await _sigkill(step, agent, aim, kit)
     else:
@@ -108,22 +111,24 @@ async def _from_inside(step: Step, agent: Agent, aim: tuple[ev.Bound, ...], kit:
     return shot
 
 
-async def _verify(step: Step, agent: Agent, ports: frozenset[int], kit: WaveKit) -> None:
-    """Measure that what was hit is gone. A `sessions: N` wave leaves the others open, so only `all` is counted."""
+async def _verify(step: Step, agent: Agent, ports: frozenset[int] | None, kit: WaveKit) -> None:
+    """Measure that the connections that the process held are gone: all of them, or as many as were ordered."""
+    wanted_left = 0
+    if ports is not None and isinstance(step.kill.sessions, int) and step.kill.how != "sigkill":
+        wanted_left = max(len(ports) - step.kill.sessions, 0)
     deadline = kit.clock.now_ns() + int(SOCKETS_GONE_S * 1e9)
-    whole = step.kill.sessions == "all"
-    left = established(ports) if whole else 0
-    while left and kit.clock.now_ns() < deadline:
+    left = still_established(ports) if ports else None
+    while left is not None and left > wanted_left and kit.clock.now_ns() < deadline:
         await kit.clock.sleep(0.02)
-        left = established(ports)
-    measured = {"connections": str(len(ports))}
-    if whole:
-        measured["still_established"] = "unknown" if left is None else str(left)
+        left = still_established(ports or frozenset())
+    measured = {
+        "connections": "unknown" if ports is None else str(len(ports)),
+        "still_established": "unknown" if left is None else str(left),
+    }
+    ok = left is not None and left <= wanted_left
     if step.kill.how == "sigkill":
         measured["exit_status"] = str(agent.returncode)
-        ok = agent.returncode == -signal.SIGKILL and not left
-    else:
-        ok = left == 0
+        ok = ok and agent.returncode == -signal.SIGKILL
     kit.emit(
         ev.FaultStep(t_ns=kit.clock.now_ns(), fault=step.id, kind="kill", stage="verified", ok=ok, measured=measured)
     )
@@ -138,7 +143,7 @@ def _census(
     queues = tuple(kit.probes.readings())
     checks = []
     for bound in aim:
-        if bound.name == "server_aborts":
+        if bound.name == SERVER_ABORTS:
             continue  # only the servers can tell, and only later
         if bound.name in PHASES:
             got = float(counted[bound.name]) if counted else None

@@ -113,11 +113,6 @@ class Agent:
         """Requests sent and not yet ended."""
         return len(self._open)
 
-    @property
-    def open_ports(self) -> frozenset[int]:
-        """Local TCP ports of the open requests."""
-        return frozenset(start.local_port for start in self._open.values() if start.local_port)
-
     def census(self) -> dict[str, int] | None:
         """Sessions by phase right now; None when unknown."""
         return census(self._phase_file)

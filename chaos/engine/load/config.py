@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chaos.engine.secrets import look_up
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -38,10 +40,10 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     think_s: float
     phase_file: str
     phase_slots: int
+    ignore_eos: bool
+    temperature: float
     path: str = "routed"
     orphan_drain_s: float = ORPHAN_DRAIN_S
-    ignore_eos: bool = True
-    temperature: float = 0.0
 
 
 def agent_config(
@@ -56,9 +58,9 @@ def agent_config(
         base_url=base_url,
         api=group.api,
         stream=group.stream,
-        model=model,
-        headers={},
-        api_key=api_key,
+        model=group.model or model,
+        headers=group.headers,
+        api_key=look_up(group.api_key) or api_key,
         sessions=group.sessions,
         first_session=first,
         rounds=group.rounds,
@@ -70,4 +72,6 @@ def agent_config(
         think_s=group.think_time,
         phase_file=str(phase_file),
         phase_slots=slots,
+        ignore_eos=group.ignore_eos,
+        temperature=group.temperature,
     )

@@ -57,7 +57,7 @@ class Fleet:
         self._tasks = tasks
         self._agents: dict[str, Agent] = {}
         self._next_session: dict[str, int] = {}
-        self._saturating: list[asyncio.Task[None]] = []
+        self._helpers: list[asyncio.Task[None]] = []
         self._closing = False
 
     async def start_groups(self) -> None:
@@ -66,8 +66,11 @@ class Fleet:
         for agent in fresh:
             await agent.ready()
         for agent in fresh:
-            if self._groups[agent.group].saturate:
-                self._saturating.append(self._tasks.create_task(self._saturate(agent)))
+            group = self._groups[agent.group]
+            if group.saturate:
+                self._helpers.append(self._tasks.create_task(self._saturate(agent)))
+            if group.arrival.rate and group.arrival.lasts:
+                self._helpers.append(self._tasks.create_task(self._end_arrivals(agent, group.arrival.lasts)))
 
     def agent(self, group: str) -> Agent:
         """The current agent of a group."""
@@ -100,7 +103,7 @@ class Fleet:
     async def drain(self, at_most_s: float) -> int:
         """End the load without hanging up on anybody; after `at_most_s` the rest is hung up on, and counted here."""
         self._closing = True
-        for task in self._saturating:
+        for task in self._helpers:
             task.cancel()
         alive = [agent for agent in self._agents.values() if agent.alive]
         for agent in alive:
@@ -118,7 +121,7 @@ class Fleet:
     async def hang_up(self) -> None:
         """Disconnect everything now; each request is journaled as ended by the harness."""
         self._closing = True
-        for task in self._saturating:
+        for task in self._helpers:
             task.cancel()
         alive = [agent for agent in self._agents.values() if agent.alive]
         for agent in alive:
@@ -172,3 +175,7 @@ class Fleet:
                 await agent.add_sessions(step)
                 sessions += step
             await self._clock.sleep(SATURATE_EVERY_S)
+
+    async def _end_arrivals(self, agent: Agent, lasts_s: float) -> None:
+        await self._clock.sleep(lasts_s)
+        await agent.drain()

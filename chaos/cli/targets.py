@@ -1,0 +1,93 @@
+"""Turns `--target` into a deployment: a file that names one, or a lab that is started for this run."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from chaos import library
+from chaos.lab.provider import parse_lab, start_lab
+from chaos.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from chaos.lab.provider import LabSpec, RunningLab
+    from chaos.model.target import Target
+
+LAB_PREFIX = "lab:"
+
+
+class OpenTarget(Protocol):
+    """A target while a run lasts."""
+
+    kind: str  # what the journal may say of it: no build, no host
+
+    def start(self, folder: Path, progress: Callable[[str], None]) -> Target:
+        """Bring it up, if it is ours to bring up, and say where it is."""
+
+    def close(self) -> str:
+        """Take down what `start` brought up; says what would not go, else is empty. May be called twice."""
+
+
+class FileTarget:
+    """A deployment that somebody else runs."""
+
+    kind = "file"
+
+    def __init__(self, spec: Target) -> None:
+        self._spec = spec
+
+    def start(self, folder: Path, progress: Callable[[str], None]) -> Target:  # noqa: ARG002
+        """Nothing to bring up."""
+        return self._spec
+
+    def close(self) -> str:
+        """Nothing to take down."""
+        return ""
+
+
+class LabTarget:
+    """A lab that lives as long as the run."""
+
+    def __init__(self, spec: LabSpec) -> None:
+        self.kind = f"lab:{spec.kind}"
+        self._spec = spec
+        self._lab: RunningLab | None = None
+
+    def start(self, folder: Path, progress: Callable[[str], None]) -> Target:
+        """Start the lab; its nodes' logs go into `folder`."""
+        self._lab = start_lab(self._spec, folder, progress)
+        return self._lab.target
+
+    def close(self) -> str:
+        """Stop it."""
+        lab, self._lab = self._lab, None
+        left = lab.stop() if lab else []
+        return f"lab processes that did not end: {', '.join(map(str, left))}" if left else ""
+
+
+def open_target(text: str, options: Sequence[str]) -> FileTarget | LabTarget:
+    """The target behind `--target`; raises `UserError` for what cannot be one."""
+    if text.startswith(LAB_PREFIX):
+        return LabTarget(parse_lab(text.removeprefix(LAB_PREFIX), parse_options(options)))
+    if options:
+        raise UsageError("--set is for labs; a target file says everything itself", hint="edit the file instead")
+    return FileTarget(library.load_target(text))
+
+
+def parse_options(options: Sequence[str]) -> dict[str, str]:
+    """`["prefill=2"]` as a mapping; raises `UsageError` for anything else."""
+    parsed = {}
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name or not value:
+            raise UsageError(f"--set {option}: not OPTION=VALUE", hint="for example --set prefill=2")
+        parsed[name] = value
+    return parsed
+
+
+def note(line: str) -> None:
+    """Progress before the live view is there."""
+    print(line, file=sys.stderr)  # noqa: T201

@@ -1,0 +1,225 @@
+"""Waves fired at a real agent process that talks to a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+from servers import HeldServer
+
+from chaos.agent.build import build_pyz
+from chaos.engine.faults import waves
+from chaos.engine.faults.sockets import ports_of, still_established
+from chaos.engine.load.fleet import Endpoint, Fleet
+from chaos.engine.ports import SystemClock
+from chaos.engine.timeline import Timeline
+from chaos.model import events as ev
+from chaos.model.scenario import Arrival, Group, Kill, Saturate, Step
+
+
+class NoProbes:
+    """A deployment whose gauges nobody reads."""
+
+    def __init__(self, *readings: ev.QueueReading) -> None:
+        self.marked = 0
+        self._readings = readings
+
+    def readings(self) -> list[ev.QueueReading]:
+        return list(self._readings)
+
+    def mark(self) -> None:
+        self.marked += 1
+
+
+@pytest.fixture(scope="session")
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_pyz(tmp_path_factory.mktemp("agent") / "agent.pyz")
+
+
+@asynccontextmanager
+async def loaded(tmp_path: Path, pyz: Path, server: HeldServer, *groups: Group, readings=()):
+    events: list[ev.AnyEvent] = []
+    async with asyncio.TaskGroup() as tasks:
+        fleet = Fleet(
+            list(groups),
+            Endpoint(base_url=server.url, model="m", api_key=None),
+            run_id="test",
+            seed=1,
+            pyz=pyz,
+            folder=tmp_path,
+            emit=events.append,
+            clock=SystemClock(),
+            tasks=tasks,
+        )
+        kit = waves.WaveKit(fleet=fleet, probes=NoProbes(*readings), emit=events.append, clock=SystemClock())
+        await fleet.start_groups()
+        try:
+            yield kit, events
+        finally:
+            await fleet.hang_up()
+
+
+async def until(condition, what: str) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.02)
+    assert condition(), what
+
+
+def of(events: list[ev.AnyEvent], kind: type) -> list:
+    return [event for event in events if isinstance(event, kind)]
+
+
+AGENTS = Group(name="agents", sessions=12, max_tokens=50, timeout=60.0)
+
+
+def kill(how: str, **more) -> Step:
+    return Step(id="wave", kill=Kill(group="agents", how=how), at=0.0, **more)
+
+
+@pytest.mark.parametrize("how", ["sigkill", "rst", "fin", "cancel"])
+async def test_a_wave_hits_every_session_and_is_verified_by_the_kernel(tmp_path, pyz, how) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == 12, "all sessions wait")
+        await until(lambda: kit.fleet.census()["waiting"] == kit.fleet.open_requests == 12, "and say so")
+        await waves.fire(kill(how, aim={"waiting": ">= 10", "server_aborts": ">= 1"}), kit)
+        (census,), (fired,) = of(events, ev.WaveCensus), of(events, ev.WaveFired)
+        assert 12 == census.phases["waiting"]
+        assert (ev.AimCheck(name="waiting", op=">=", want=10, got=12.0),) == census.aim
+        assert (12, how) == (fired.sockets, fired.how)
+        assert fired.ordered_ns <= fired.first_ns <= fired.last_ns
+        assert [("applied", True), ("verified", True)] == [(s.stage, s.ok) for s in of(events, ev.FaultStep)]
+        await until(lambda: server.hung_up == 12, "the server saw every client leave")
+        assert (12 if how == "rst" else 0) == server.resets
+        ended = of(events, ev.RequestEnded)
+        await until(lambda: len(of(events, ev.RequestEnded)) == 12, "every request is accounted for")
+        assert {"fault"} == {end.ended_by for end in ended}
+
+
+async def test_the_census_tells_streaming_from_waiting(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        server.gate.set()
+        await until(lambda: kit.fleet.census()["streaming"] == 12, "all stream")
+        await waves.fire(kill("sigkill", aim={"waiting": ">= 10"}), kit)
+        assert (12, 0) == (of(events, ev.WaveCensus)[0].phases["streaming"], of(events, ev.WaveCensus)[0].aim[0].got)
+
+
+async def test_draining_hangs_up_on_nobody(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == 12, "all sessions wait")
+        draining = asyncio.ensure_future(kit.fleet.drain(30))
+        await asyncio.sleep(0.3)
+        assert not draining.done()
+        server.gate.set()
+        server.finish.set()
+        assert 0 == await draining
+        assert (0, 12) == (server.hung_up, server.served)
+        assert {"server"} == {end.ended_by for end in of(events, ev.RequestEnded)}
+
+
+async def test_what_cannot_be_drained_is_hung_up_and_journaled(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        assert 12 == await kit.fleet.drain(0.2)
+        assert ["harness"] * 12 == [end.ended_by for end in of(events, ev.RequestEnded)]
+
+
+async def test_an_agent_that_dies_by_itself_is_lost_evidence_and_an_unplanned_disconnect(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        os.kill(kit.fleet.agent("agents").pid, signal.SIGKILL)
+        await kit.fleet.agent("agents").ended()
+        assert "agent:agents" == of(events, ev.EvidenceLost)[0].probe
+        assert ["harness"] * 12 == [end.ended_by for end in of(events, ev.RequestEnded)]
+
+
+async def test_saturation_adds_sessions_until_enough_wait_but_not_more_than_allowed(tmp_path, pyz) -> None:
+    group = Group(name="agents", sessions=2, max_tokens=5, saturate=Saturate(waiting=15, max_sessions=40))
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group) as (kit, _):
+        await until(lambda: server.waiting >= 15, "enough wait")
+        await asyncio.sleep(1.2)
+        assert 15 <= server.waiting < 40
+
+
+async def test_the_next_cycle_has_fresh_sessions_and_keeps_the_bystanders(tmp_path, pyz) -> None:
+    bystanders = Group(name="bystanders", sessions=2, max_tokens=5)
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS, bystanders) as (kit, events):
+        await until(lambda: server.waiting == 14, "all sessions wait")
+        stays = kit.fleet.agent("bystanders").pid
+        await waves.fire(kill("sigkill"), kit)
+        await kit.fleet.start_groups()
+        await until(lambda: server.waiting == 14, "a new set waits")
+        assert stays == kit.fleet.agent("bystanders").pid
+        sessions = {event.session for event in of(events, ev.RequestStarted) if event.group == "agents"}
+        assert set(range(24)) == sessions
+
+
+async def test_a_trigger_that_never_comes_is_journaled_with_what_was_seen(tmp_path, pyz) -> None:
+    step = Step(id="wave", kill=Kill(group="agents"), when={"waiting": ">= 13"}, give_up=0.3)
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: kit.fleet.census()["waiting"] == 12, "twelve wait")
+        assert not await Timeline([step], kit).play()
+        (last,) = [s for s in of(events, ev.FaultStep) if s.stage == "applied"]
+        assert (False, "gave up after 0.3 s: waiting was 12, wanted >= 13") == (last.ok, last.detail)
+        assert [] == of(events, ev.WaveFired)
+        assert 0 == kit.probes.marked
+
+
+async def test_a_step_can_wait_for_a_gauge_and_for_another_step(tmp_path, pyz) -> None:
+    reading = ev.QueueReading(node="decode-0", name="decode_prealloc_queue", value=7, age_s=0.1)
+    steps = [
+        Step(id="second", kill=Kill(group="agents", how="rst", sessions="all"), after="first"),
+        Step(id="first", kill=Kill(group="agents", how="rst", sessions=3), when={"decode_prealloc_queue": ">= 7"}),
+    ]
+    async with (
+        HeldServer().running() as server,
+        loaded(tmp_path, pyz, server, AGENTS, readings=[reading]) as (kit, events),
+    ):
+        await until(lambda: kit.fleet.census()["waiting"] == 12, "all wait")
+        assert await Timeline(steps, kit).play()
+        assert [("first", 3), ("second", 9)] == [(f.wave, f.sockets) for f in of(events, ev.WaveFired)]
+        assert 2 == kit.probes.marked
+
+
+async def test_an_open_loop_group_stops_arriving_after_its_time(tmp_path, pyz) -> None:
+    group = Group(name="agents", max_tokens=5, arrival=Arrival(**{"rate": 50.0, "for": 0.5}))
+    server = HeldServer()
+    server.gate.set()
+    server.finish.set()
+    async with server.running(), loaded(tmp_path, pyz, server, group) as (kit, _):
+        await kit.fleet.agent("agents").ended()
+        assert 15 <= server.served <= 35  # 25 intended; the order to stop takes a moment on a starved machine
+
+
+async def test_an_agent_does_not_outlive_its_supervisor(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server:
+        async with loaded(tmp_path, pyz, server, AGENTS) as (kit, _):
+            await until(lambda: server.waiting == 12, "all wait")
+            pid = kit.fleet.agent("agents").pid
+        assert not psutil.pid_exists(pid)
+
+
+async def test_an_open_connection_is_seen_in_the_kernels_table_until_it_is_closed() -> None:
+    async with HeldServer().running() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+        port = writer.get_extra_info("sockname")[1]
+        mine = ports_of(os.getpid())
+        assert mine is not None
+        assert port in mine
+        assert 1 == still_established(frozenset({port}))
+        writer.close()
+        await writer.wait_closed()
+        assert 0 == still_established(frozenset({port}))
+        del reader
+
+
+def test_of_a_process_that_is_gone_nothing_is_known() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    assert ports_of(child.pid) is None
