@@ -64,12 +64,13 @@ def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
 
 def engine_timeouts(target: Target, pack: Pack) -> tuple[EngineTimeout, ...]:
     """The engine's timeouts on this target: as the target states them, else the pack's default in the target's time."""
-    return tuple(
-        EngineTimeout(name=timeout.name, seconds=target.timeouts[timeout.name], source="target")
-        if timeout.name in target.timeouts
-        else EngineTimeout(name=timeout.name, seconds=timeout.default * target.time_scale, source="pack default")
+    stated = [EngineTimeout(name=name, seconds=seconds, source="target") for name, seconds in target.timeouts.items()]
+    defaults = [
+        EngineTimeout(name=timeout.name, seconds=timeout.default * target.time_scale, source="pack default")
         for timeout in pack.timeouts
-    )
+        if timeout.name not in target.timeouts
+    ]
+    return tuple(sorted(stated + defaults, key=lambda timeout: timeout.name))
 
 
 def gauge_lag_s(target: Target, pack: Pack) -> float:

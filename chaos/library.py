@@ -1,0 +1,120 @@
+"""Finds scenarios and packs by name or path, in a wheel or beside an editable install, and reads our YAML files.
+
+A name (`abort-cascade`) is looked up in the library, anything with a `/` or ending in `.yaml` is a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+
+from chaos.model.errors import HarnessError, UserError
+from chaos.model.known import Known
+from chaos.model.loading import parse_pack, parse_scenario, parse_target
+from chaos.model.pack import Pack
+from chaos.model.tree import did_you_mean
+from chaos.model.yamltext import MAX_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from chaos.model.scenario import Scenario
+    from chaos.model.target import Target
+
+Folder = Literal["scenarios", "probes"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[T]):
+    """A file's content with what it was read from; `text` is as on disk, for the run folder."""
+
+    value: T
+    path: Path
+    text: bytes
+
+    @property
+    def sha256(self) -> str:
+        """Of the file as it was read."""
+        return hashlib.sha256(self.text).hexdigest()
+
+
+def folder(kind: Folder) -> Path:
+    """Where the library's files are: inside the package (wheel) or beside it (editable install)."""
+    package = resources.files("chaos")
+    if not isinstance(package, Path):
+        raise HarnessError("pdchaos cannot run from inside an archive", hint="install it with pip")
+    for candidate in (package / "_data" / kind, package.parent / kind):
+        if candidate.is_dir():
+            return candidate
+    raise HarnessError(f"this installation has no {kind} folder", hint="reinstall pdchaos")
+
+
+def names(kind: Folder) -> list[str]:
+    """Names of the library's scenarios or packs."""
+    return sorted(path.stem for path in folder(kind).glob("*.yaml"))
+
+
+def find(kind: Folder, reference: str) -> Path:
+    """The file that a name or path means; UserError when there is none."""
+    if "/" in reference or reference.endswith((".yaml", ".yml")):
+        return Path(reference)
+    known = names(kind)
+    if reference in known:
+        return folder(kind) / f"{reference}.yaml"
+    what = {"scenarios": "scenario", "probes": "pack"}[kind]
+    raise UserError(f"there is no {what} {reference!r}", hint=did_you_mean(reference, known))
+
+
+def read(path: Path, limit: int = MAX_BYTES) -> bytes:
+    """A regular file's bytes, its size checked first; UserError says why it cannot be read."""
+    try:
+        # O_NONBLOCK: opening a named pipe that nobody writes to would wait for ever.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise UserError(f"{path} is not a regular file")
+            if found.st_size > limit:
+                raise UserError(f"{path} has {found.st_size} bytes; {limit} is the limit")
+            return file.read(limit + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UserError(f"{path} cannot be read: {why}") from None
+
+
+def load_pack(reference: str) -> Loaded[Pack]:
+    """A pack by name or path."""
+    path = find("probes", reference)
+    text = read(path)
+    return Loaded(parse_pack(text, str(path)), path, text)
+
+
+def load_packs() -> Mapping[str, Loaded[Pack]]:
+    """All packs of the library by name."""
+    return {name: load_pack(name) for name in names("probes")}
+
+
+@cache
+def known() -> Known:
+    """What the library's packs define."""
+    return Known.of(pack.value for pack in load_packs().values())
+
+
+def load_scenario(reference: str, overrides: Sequence[str] = ()) -> Loaded[Scenario]:
+    """A scenario by name or path, with `--with` overrides; its gauge names are checked against the packs."""
+    path = find("scenarios", reference)
+    text = read(path)
+    return Loaded(parse_scenario(text, str(path), overrides, known=known()), path, text)
+
+
+def load_target(reference: str, overrides: Sequence[str] = ()) -> Loaded[Target]:
+    """A target file; its engine and timeout names are checked against the packs."""
+    path = Path(reference)
+    text = read(path)
+    return Loaded(parse_target(text, str(path), overrides, known=known()), path, text)
