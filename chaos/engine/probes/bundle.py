@@ -1,0 +1,141 @@
+"""All probes of a run behind one small face."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from chaos.engine.probes.canary import CanaryProbe, Route
+from chaos.engine.probes.liveness import LivenessProbe, health_deadline
+from chaos.engine.probes.logs import LogProbe
+from chaos.engine.probes.metrics import MetricsProbe
+from chaos.engine.probes.ourselves import OurselvesProbe
+from chaos.engine.probes.process import ProcessProbe
+from chaos.model.errors import UsageError
+
+if TYPE_CHECKING:
+    import httpx
+
+    from chaos.engine.ports import Clock, Emit
+    from chaos.engine.probes.discover import Discovery
+    from chaos.model.events import Plan, QueueReading
+    from chaos.model.scenario import Scenario
+
+
+class Setup(Protocol):
+    """What probes need to know of a run."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, with all durations scaled."""
+
+    @property
+    def run_id(self) -> str:
+        """Tags our traffic."""
+
+    @property
+    def clock(self) -> Clock:
+        """The run's clock."""
+
+
+class Probes:
+    """Everything that observes. Log cursors are taken when this is made, so make it before the run does anything."""
+
+    def __init__(self, setup: Setup, found: Discovery, *, http: httpx.AsyncClient, emit: Emit) -> None:
+        plan, clock = setup.plan, setup.clock
+        nodes = found.nodes
+        self._clock = clock
+        self._logs = LogProbe([log for node in nodes for log in node.logs], emit=emit, clock=clock)
+        self._canary = CanaryProbe(
+            _routes(setup, found),
+            http=http,
+            emit=emit,
+            clock=clock,
+            run_id=setup.run_id,
+            model=found.model,
+            interval_s=plan.canary_interval_s,
+            deadline_s=plan.canary_deadline_s,
+            max_tokens=setup.scenario.canary.max_tokens,
+            headers=found.headers,
+        )
+        self._liveness = LivenessProbe(
+            [node.health for node in nodes if node.health],
+            http=http,
+            emit=emit,
+            clock=clock,
+            deadline_s=health_deadline(plan.time_scale),
+            headers=found.headers,
+        )
+        self._metrics = MetricsProbe(
+            [node.metrics for node in nodes if node.metrics], http=http, emit=emit, clock=clock, headers=found.headers
+        )
+        self._process = ProcessProbe([node.process for node in nodes if node.process], emit=emit, clock=clock)
+        self._ourselves = OurselvesProbe(http=http, emit=emit, clock=clock, run_id=setup.run_id)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._finished = False
+
+    async def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Start every probe in the run's task group; `finish` or `close` ends them."""
+        runs = (self._canary, self._liveness, self._metrics, self._logs, self._process, self._ourselves)
+        self._tasks = [tasks.create_task(probe.run(), name=type(probe).__name__) for probe in runs]
+        await asyncio.sleep(0)  # `last` may be asked for at once
+
+    def readings(self) -> list[QueueReading]:
+        """The latest backlog gauges with their age."""
+        return self._metrics.readings(self._clock.now_ns())
+
+    def wave_fired(self) -> None:
+        """A wave was fired: send a fresh canary now, however many from before still hang."""
+        self._canary.mark()
+
+    def pause_for_idle(self) -> None:
+        """No more canaries and health checks, which would move idle gauges; everything passive goes on."""
+        self._canary.pause()
+        self._liveness.pause()
+        self._logs.checkpoint()
+
+    def resume(self) -> None:
+        """Canaries and health checks again."""
+        self._canary.resume()
+        self._liveness.resume()
+        self._logs.checkpoint()
+
+    async def last(self, deadline_s: float) -> None:
+        """One last canary per path, and no other after it; returns when all have ended or passed their deadline."""
+        await self._canary.last(deadline_s)
+
+    async def finish(self) -> None:
+        """End all observation: hang up overdue canaries (journaled), read logs to their end, look a last time."""
+        if self._finished:
+            return
+        self._finished = True
+        await self._canary.close()
+        for task in self._tasks[1:]:  # the canary probe returns by itself
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._logs.finish()
+        await self._process.finish()
+        self._ourselves.report()
+
+    async def close(self) -> None:
+        """Like `finish`; may be called after it."""
+        await self.finish()
+
+
+def _routes(setup: Setup, found: Discovery) -> list[Route]:
+    """The paths that canaries take: this version asks through the router."""
+    api = setup.scenario.canary.api
+    endpoints = found.router.pack.endpoints
+    asked = {"chat": endpoints.chat, "completions": endpoints.completions, "generate": endpoints.generate}[api]
+    if not asked:
+        raise UsageError(
+            f"canaries cannot ask for {api}: the pack {found.router.pack.name} names no endpoint for it",
+            hint="choose another canary.api in the scenario",
+        )
+    base_url = found.router.base_url
+    return [Route(path=path.id, url=base_url + asked, api=api) for path in found.seen.paths if path.kind == "routed"]

@@ -1,0 +1,272 @@
+"""Looks at a deployment before anything is broken: who answers, what can be observed, and what cannot and why."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from chaos.engine.probes.exposition import Wanted
+from chaos.engine.probes.inquiry import Inquiry, Said
+from chaos.engine.probes.liveness import HealthSource
+from chaos.engine.probes.locate import NotLocated, locate
+from chaos.engine.probes.logs import LogSource
+from chaos.engine.probes.metrics import MetricsSource
+from chaos.engine.probes.process import ProcessSource
+from chaos.model import events as ev
+from chaos.model.errors import Unfit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx
+
+    from chaos.engine.ports import Clock
+    from chaos.model.pack import Pack
+    from chaos.model.target import ServerSpec, Target
+
+NO_MODEL = "default"
+ONLY_PAIR = "the only pair there is; the routed path takes it"
+OTHER_PAIRS = "canaries go through the router, which chooses the pair; this one is not asked by itself"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundNode:
+    """A node and what its probes look at; None or empty where there is nothing to look at."""
+
+    node: ev.Node
+    pack: Pack
+    base_url: str
+    metrics: MetricsSource | None
+    health: HealthSource | None
+    logs: tuple[LogSource, ...]
+    process: ProcessSource | None
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What `discover` found. `seen` goes into the journal; `notes` say for people what cannot be observed and why."""
+
+    seen: ev.DeploymentSeen
+    model: str
+    nodes: tuple[FoundNode, ...]
+    headers: Mapping[str, str] = field(repr=False)  # may hold a key
+    notes: tuple[str, ...]
+
+    @property
+    def router(self) -> FoundNode:
+        """The router."""
+        return next(found for found in self.nodes if found.node.role == "router")
+
+
+@dataclass(slots=True)
+class _Looked:
+    """One node looked at: what was found or the reason why the run cannot start."""
+
+    found: FoundNode
+    notes: list[str]
+    problem: str
+
+
+async def discover(
+    target: Target,
+    packs: Mapping[str, Pack],
+    plan: ev.Plan,
+    *,
+    http: httpx.AsyncClient,
+    clock: Clock,
+    api_key: str | None = None,
+) -> Discovery:
+    """Ask every server of the target. Raises Unfit when one does not answer or is not what the target says."""
+    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    inquiry = Inquiry(http, headers, plan.time_scale)
+    servers = _servers(target)
+    async with asyncio.TaskGroup() as group:
+        looks = [
+            group.create_task(_look(name, role, spec, _pack(packs, target, role), inquiry))
+            for name, role, spec in servers
+        ]
+    looked = [look.result() for look in looks]
+    problems = [one.problem for one in looked if one.problem]
+    if problems:
+        raise Unfit(
+            "; ".join(problems), hint="nothing was touched: check the target's addresses and that every server is up"
+        )
+    nodes = tuple(one.found for one in looked)
+    notes = [note for one in looked for note in one.notes]
+    model = target.model or next((model for found in nodes for model in found.models), "")
+    if not model:
+        notes.append(f"no server names its model; canaries ask for {NO_MODEL!r}")
+    paths = _paths(nodes)
+    unasked = [f"path {path.id}: {path.reason}" for path in paths if not path.examined and path.reason != ONLY_PAIR]
+    used = {found.pack.name: found.pack for found in nodes}
+    seen = ev.DeploymentSeen(
+        t_ns=clock.now_ns(),
+        nodes=tuple(found.node for found in nodes),
+        paths=paths,
+        timeouts=_timeouts(target, list(used.values()), plan.time_scale),
+        gauge_lag_s=_gauge_lag(target, list(used.values()), plan.time_scale),
+        not_examined=(*unasked, *notes),
+        metrics=_metric_uses(list(used.values())),
+    )
+    return Discovery(seen=seen, model=model or NO_MODEL, nodes=nodes, headers=headers, notes=tuple(notes))
+
+
+def _servers(target: Target) -> list[tuple[str, ev.Role, ServerSpec]]:
+    """Every server with its identity: the target's name for it, else role and ordinal."""
+    roles: list[tuple[ev.Role, list[ServerSpec]]] = [
+        ("router", [target.router]),
+        ("prefill", target.prefill),
+        ("decode", target.decode),
+    ]
+    return [(spec.name or f"{role}-{n}", role, spec) for role, specs in roles for n, spec in enumerate(specs)]
+
+
+def _pack(packs: Mapping[str, Pack], target: Target, role: ev.Role) -> Pack:
+    name = target.router_engine if role == "router" else target.engine
+    if name not in packs:
+        raise UsageError(f"there is no pack {name!r}", hint=f"there are: {', '.join(sorted(packs)) or 'none'}")
+    return packs[name]
+
+
+async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry: Inquiry) -> _Looked:
+    base_url = spec.url.rstrip("/")
+    said = await inquiry.ask(base_url, pack.endpoints)
+    notes = [f"{name}: {note}" for note in said.notes]
+    version = said.info.version or ""
+    health = HealthSource(node=name, base_url=base_url, endpoints=said.liveness) if said.liveness else None
+    metrics = await _metrics(name, role, spec, pack, version, inquiry, notes)
+    logs, readable = _logs(name, role, spec, pack, notes)
+    process = await asyncio.to_thread(_process, name, spec, notes)
+    observes = {"liveness": health, "metrics": metrics, "log": readable, "process": process}
+    node = ev.Node(
+        id=name,
+        role=role,
+        engine=pack.name,
+        version=version,
+        ranks=said.info.ranks,
+        pid=process.found.pid if process else None,
+        start_time=process.found.start_time if process else None,
+        observes=tuple(probe for probe, there in observes.items() if there),
+    )
+    found = FoundNode(
+        node=node,
+        pack=pack,
+        base_url=base_url,
+        metrics=metrics,
+        health=health,
+        logs=logs,
+        process=process,
+        models=said.models,
+    )
+    return _Looked(found, notes, _problem(name, role, base_url, said))
+
+
+def _problem(name: str, role: ev.Role, base_url: str, said: Said) -> str:
+    if said.silent:
+        return f"{name} at {base_url} does not answer ({said.silent})"
+    mode = said.info.disaggregation_mode
+    if role != "router" and mode is not None and mode != role:
+        return f"{name} at {base_url} says that its disaggregation mode is {mode!r}, not {role!r}"
+    return ""
+
+
+async def _metrics(
+    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, version: str, inquiry: Inquiry, notes: list[str]
+) -> MetricsSource | None:
+    """Where the metrics are, if they can be read now."""
+    wanted = tuple(
+        Wanted(
+            name=metric.name,
+            kind=metric.kind,
+            use=metric.use,
+            # A version that no alias was written for may still use any of the names.
+            exposed=metric.exposed_as(version) or metric.exposed_as(),
+            where=tuple(metric.where.items()),
+        )
+        for metric in pack.metrics
+        if role in metric.roles
+    )
+    url = spec.metrics or (spec.url.rstrip("/") + pack.endpoints.metrics if pack.endpoints.metrics else "")
+    if not (url and wanted):
+        notes.append(f"{name}: no metrics (none are known)")
+        return None
+    error = await inquiry.metrics_error(url)
+    if error:
+        notes.append(f"{name}: no metrics ({error})")
+        return None
+    return MetricsSource(node=name, url=url, wanted=wanted)
+
+
+def _logs(
+    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, notes: list[str]
+) -> tuple[tuple[LogSource, ...], bool]:
+    """All logs the target names, and whether every one of them can be read now."""
+    signatures = tuple(signature for signature in pack.signatures if role in signature.roles)
+    sources, readable = [], bool(spec.log)
+    for n, log in enumerate(spec.log):
+        stream = "log" if len(spec.log) == 1 else f"log-{n}"
+        sources.append(LogSource(node=name, stream=stream, path=Path(log), signatures=signatures))
+        try:
+            with Path(log).open("rb"):
+                pass
+        except OSError as error:
+            readable = False
+            notes.append(f"{name}: {stream} cannot be read ({error.strerror})")
+    if not spec.log:
+        notes.append(f"{name}: no log (the target names none)")
+    return tuple(sources), readable
+
+
+def _process(name: str, spec: ServerSpec, notes: list[str]) -> ProcessSource | None:
+    try:
+        found = locate(spec)
+    except NotLocated as why:
+        notes.append(f"{name}: process not watched ({why})")
+        return None
+    if found is None:
+        notes.append(f"{name}: process not watched (the target gives no pid, pidfile or port)")
+        return None
+    return ProcessSource(node=name, spec=spec, found=found)
+
+
+def _paths(nodes: tuple[FoundNode, ...]) -> tuple[ev.Path, ...]:
+    prefill = [found.node.id for found in nodes if found.node.role == "prefill"]
+    decode = [found.node.id for found in nodes if found.node.role == "decode"]
+    pairs = [(p, d) for p in prefill for d in decode]
+    reason = ONLY_PAIR if len(pairs) == 1 else OTHER_PAIRS
+    return (
+        ev.Path(id="routed", kind="routed", nodes=tuple(found.node.id for found in nodes)),
+        *(ev.Path(id=f"{p}>{d}", kind="direct", nodes=(p, d), examined=False, reason=reason) for p, d in pairs),
+    )
+
+
+def _timeouts(target: Target, packs: list[Pack], time_scale: float) -> tuple[ev.EngineTimeout, ...]:
+    """The engine's own timeouts: the target's values as they are, the packs' defaults on the deployment's clocks."""
+    known = {
+        timeout.name: ev.EngineTimeout(name=timeout.name, seconds=timeout.default * time_scale, source="pack default")
+        for pack in packs
+        for timeout in pack.timeouts
+    }
+    told = {
+        name: ev.EngineTimeout(name=name, seconds=seconds, source="target") for name, seconds in target.timeouts.items()
+    }
+    return tuple({**known, **told}.values())
+
+
+def _gauge_lag(target: Target, packs: list[Pack], time_scale: float) -> float:
+    if target.gauge_lag is not None:
+        return target.gauge_lag
+    return max(pack.gauge_lag for pack in packs) * time_scale
+
+
+def _metric_uses(packs: list[Pack]) -> tuple[ev.MetricUse, ...]:
+    uses: dict[str, ev.MetricUse] = {}
+    for pack in packs:
+        for metric in pack.metrics:
+            uses[metric.name] = ev.MetricUse(
+                name=metric.name, kind=metric.kind, use=metric.use, roles=tuple(metric.roles)
+            )
+    return tuple(uses.values())

@@ -1,0 +1,126 @@
+"""One canary on the wire: sends the request, folds the streamed answer, never hangs up on a request in progress."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import aclosing
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from chaos.engine.probes.http import TRANSPORT_ERRORS, describe
+from chaos.engine.probes.sse import SseDecoder, SseError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+
+    import httpx
+
+    from chaos.engine.ports import Clock
+    from chaos.engine.probes.answers import Answer
+    from chaos.model.scenario import Api
+
+DRAIN_S = 5.0
+"""After the end marker the engine is done with a request; how long the server may take to end the response."""
+PROMPT_WORDS = 16
+HTTP_OK = 200
+HEAD_BYTES = 64 << 10
+
+
+def request_body(api: Api, run_id: str, req: str, *, model: str, max_tokens: int) -> bytes:
+    """The request. Its first word is new to any cache; its id is no prefix of another (SGLang matches those)."""
+    digest = hashlib.sha256(f"{run_id}/{req}".encode()).hexdigest()
+    prompt = " ".join([digest[:16], *(digest[n : n + 3] for n in range(16, 16 + 3 * PROMPT_WORDS, 3))])
+    rid = f"{run_id}-{req}"
+    if api == "generate":
+        sampling = {"max_new_tokens": max_tokens, "temperature": 0}
+        return msgspec.json.encode({"text": prompt, "sampling_params": sampling, "stream": True, "rid": rid})
+    asked = {"messages": [{"role": "user", "content": prompt}]} if api == "chat" else {"prompt": prompt}
+    return msgspec.json.encode(
+        {
+            "model": model,
+            **asked,
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "rid": rid,
+            "user": rid,
+        }
+    )
+
+
+async def exchange(
+    http: httpx.AsyncClient,
+    url: str,
+    body: bytes,
+    *,
+    headers: Mapping[str, str],
+    answer: Answer,
+    clock: Clock,
+    answered: Callable[[], None],
+) -> None:
+    """Send `body` and fold what comes back into `answer`; `answered` is called once a stream is complete.
+
+    There is no timeout: only cancelling it hangs up.
+    """
+    try:
+        async with http.stream("POST", url, content=body, headers=dict(headers), timeout=None) as response:
+            answer.status = response.status_code
+            if response.status_code != HTTP_OK:
+                said = await _head(response)
+                answer.fail("status", f"HTTP {response.status_code}: {said.decode(errors='replace')}")
+            elif "json" in response.headers.get("content-type", ""):
+                answer.event(await _head(response), clock.now_ns())
+                answer.fail("protocol", "one JSON object where a stream was asked for")
+            else:
+                async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as chunks:
+                    await _read(chunks, answer, clock)
+                    answered()
+                    await _drain(chunks)
+    except TRANSPORT_ERRORS as error:
+        answer.fail(*describe(error))
+
+
+async def _read(chunks: AsyncIterator[bytes], answer: Answer, clock: Clock) -> None:
+    """Read events until the answer is complete.
+
+    What cannot be read is still read to its end: the engine may be at work on it, and hanging up is a fault.
+    """
+    decoder = SseDecoder()
+    readable = True
+    async for chunk in chunks:
+        if not readable:
+            continue
+        now_ns = clock.now_ns()
+        try:
+            for event in decoder.feed(chunk):
+                answer.event(event, now_ns)
+        except SseError as error:
+            readable = False
+            answer.fail("protocol", str(error))
+        if answer.done or answer.error == "in-band":
+            break
+    else:
+        for event in decoder.finish():
+            answer.event(event, clock.now_ns())
+    answer.end()
+
+
+async def _head(response: httpx.Response) -> bytes:
+    """Read a whole body and keep the beginning of it."""
+    head = bytearray()
+    async for chunk in response.aiter_raw():
+        head += chunk[: HEAD_BYTES - len(head)]
+    return bytes(head)
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Let the server end the response of an answered request itself, for a while."""
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in chunks:
+                pass
+    except TimeoutError:
+        return

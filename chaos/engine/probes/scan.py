@@ -1,0 +1,116 @@
+"""Gives log lines their meaning: finds the lines of a block that a pack's signatures know.
+
+A block is first searched for pieces of text that the patterns require (`bytes.find`, one pass per piece); patterns run
+only on lines that hold one. Patterns without such a piece run on every line. As packs say, the first signature in
+order that matches a line is its meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chaos.engine.probes.literals import required_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chaos.model.pack import Signature
+
+MAX_LINE_BYTES = 64 << 10
+"""A pattern sees this much of a line: no engine writes longer ones, and binary garbage has no line ends at all."""
+
+_CLOCK = rb"[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_DATE = re.compile(rb"\W{0,3}(?:[IWEF](?=\d{4} ))?((?:\d{4}[-/]\d\d[-/]\d\d|\d{4})" + _CLOCK + rb")")
+"""A stamp at the start of a line, as in `[2026-06-27 10:16:12 TP0]`, `2026-02-26T13:55:38Z` and `E0521 16:22:21.69`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A line that a signature knows. `start` is its place in the block."""
+
+    start: int
+    line: bytes
+    signature: Signature
+    key: str
+    log_time: str
+
+
+class Scanner:
+    """Scans blocks of whole lines for one node's signatures."""
+
+    def __init__(self, signatures: Sequence[Signature]) -> None:
+        self._signatures = [(signature, re.compile(signature.pattern)) for signature in signatures]
+        literals = {required_literal(signature.pattern) for signature in signatures}
+        self._every_line = None in literals
+        self._literals = [literal.encode() for literal in sorted(literals - {None}, key=str) if literal]
+
+    def scan(self, block: bytes, dated_before: str = "") -> list[Found]:
+        """The known lines of `block`, in order. `dated_before` is the last stamp seen before it."""
+        if not self._signatures:
+            return []
+        found: list[Found] = []
+        date, dated_to = dated_before, 0
+        for start, end in self._candidates(block):
+            line = block[start:end]
+            meaning = self._meaning(line[:MAX_LINE_BYTES].decode(errors="replace"))
+            if meaning is not None:
+                date, dated_to = last_date(block, dated_to, end) or date, end
+                found.append(Found(start, line, *meaning, date))
+        return found
+
+    def _meaning(self, text: str) -> tuple[Signature, str] | None:
+        for signature, pattern in self._signatures:
+            match = pattern.search(text)
+            if match is not None:
+                return signature, (match[signature.key] or "") if signature.key else ""
+        return None
+
+    def _candidates(self, block: bytes) -> list[tuple[int, int]]:
+        """Start and end of the lines worth a pattern."""
+        if self._every_line:
+            lines, start = [], 0
+            for line in split_lines(block):
+                lines.append((start, start + len(line)))
+                start += len(line) + 1
+            return lines
+        spans: set[tuple[int, int]] = set()
+        for literal in self._literals:
+            at = block.find(literal)
+            while at >= 0:
+                end = line_end(block, at)
+                spans.add((line_start(block, at), end))
+                at = block.find(literal, end)
+        return sorted(spans)
+
+
+def split_lines(block: bytes) -> list[bytes]:
+    r"""Lines ended by `\n` or `\r` (progress bars); `\r\n` gives an empty line, which nothing matches."""
+    return block.replace(b"\r", b"\n").split(b"\n")
+
+
+def line_start(block: bytes, at: int) -> int:
+    """Where the line that holds `at` begins."""
+    start = block.rfind(b"\n", 0, at) + 1
+    return max(start, block.rfind(b"\r", start, at) + 1)
+
+
+def line_end(block: bytes, at: int) -> int:
+    """Where the line that holds `at` ends (its end mark, or the end of the block)."""
+    end = block.find(b"\n", at)
+    end = len(block) if end < 0 else end
+    bar = block.find(b"\r", at, end)
+    return end if bar < 0 else bar
+
+
+def last_date(block: bytes, start: int, end: int) -> str:
+    """The stamp of the last dated line that begins in `block[start:end]`; empty when none does."""
+    at = end
+    while at >= start:
+        line = line_start(block, at)
+        match = _DATE.match(block, line, end)
+        if match is not None and line >= start:
+            return match[1].decode()
+        at = line - 1
+    return ""
