@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 from chaos.model.errors import HarnessError, UserError
 from chaos.model.known import Known
 from chaos.model.loading import parse_pack, parse_scenario, parse_target
-from chaos.model.pack import Pack
 from chaos.model.tree import did_you_mean
 from chaos.model.yamltext import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from chaos.model.pack import Pack
     from chaos.model.scenario import Scenario
     from chaos.model.target import Target
 
@@ -76,7 +76,7 @@ def read(path: Path, limit: int = MAX_BYTES) -> bytes:
     """A regular file's bytes, its size checked first; UserError says why it cannot be read."""
     try:
         # O_NONBLOCK: opening a named pipe that nobody writes to would wait for ever.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise UserError(f"{path} is not a regular file")
