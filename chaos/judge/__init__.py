@@ -1,0 +1,17 @@
+"""The judge: a pure function from a journal's events to a verdict. No clock, no I/O, no engine's or lab's name.
+
+facts      one pass over the events
+windows    which stretch of time is judged for each cycle
+paths      the rule of recovery: how fresh requests fare on one path (asked by the running engine, too)
+questions  every question, each alone
+lattice    findings to one outcome
+verdict    all of it put together
+"""
+
+from __future__ import annotations
+
+from chaos.judge.facts import Facts
+from chaos.judge.recovery import PathRecovery, Recovery, recovery
+from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge
+
+__all__ = ["JUDGE_VERSION", "QUESTIONS", "Facts", "PathRecovery", "Recovery", "judge", "recovery"]

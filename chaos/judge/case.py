@@ -1,0 +1,89 @@
+"""One run laid out for the questions: every path in every cycle's window, judged once by the rule of recovery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chaos.judge.canaries import Doubt
+from chaos.judge.metrics import backlog_shrinks, work_goes_on
+from chaos.judge.paths import PathRun, State, path_run
+from chaos.judge.processes import Dead, dead_processes
+from chaos.judge.windows import windows
+from chaos.model.outcomes import Answer
+
+if TYPE_CHECKING:
+    from chaos.judge.facts import Facts
+    from chaos.judge.metrics import Told
+    from chaos.judge.windows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What may explain that a path is late: users' work that progresses while the queues shrink."""
+
+    work: Told
+    backlog: Told
+
+    @property
+    def by_overload(self) -> bool:
+        """Both hold, as read from the servers or received by live sessions."""
+        return self.work.answer is Answer.YES and self.backlog.answer is Answer.YES
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run as the questions see it."""
+
+    facts: Facts
+    windows: tuple[Window, ...]
+    runs: tuple[PathRun, ...]  # cycle by cycle, paths in the deployment's order
+    dead: tuple[Dead, ...]  # processes that are dead at the end
+
+    @classmethod
+    def of(cls, facts: Facts) -> Case:
+        """Lay out what was gathered."""
+        found = windows(facts)
+        doubt = Doubt(facts)
+        runs = tuple(path_run(facts, path, window, doubt) for window in found for path in facts.paths())
+        return cls(facts, found, runs, dead_processes(facts))
+
+    @property
+    def last_window(self) -> Window | None:
+        """The last cycle's window."""
+        return self.windows[-1] if self.windows else None
+
+    @property
+    def last_runs(self) -> tuple[PathRun, ...]:
+        """How the paths fared after the last fault."""
+        return tuple(run for run in self.runs if run.window is self.last_window)
+
+    def explained(self, run: PathRun) -> Explained:
+        """Whether users' work explains that this path was late past its budget."""
+        start_ns = run.window.budget_ns(self.facts.plan)
+        end_ns = run.window.horizon_ns if run.recovered_ns is None else run.recovered_ns
+        work = work_goes_on(self.facts, run.path, start_ns, end_ns)
+        return Explained(work, backlog_shrinks(self.facts, run.path, start_ns, end_ns))
+
+    def overloaded(self, run: PathRun) -> bool:
+        """Late only because of users' work: every fresh request did finish, and work and backlog explain the wait."""
+        if run.state not in (State.LATE, State.SLOW) or any(seen.fate.dead for seen in run.culprits):
+            return False
+        return self.explained(run).by_overload
+
+    def dead_on(self, run: PathRun) -> tuple[Dead, ...]:
+        """The dead processes on a path's nodes."""
+        nodes = set(self.facts.nodes_of(run.path))
+        return tuple(dead for dead in self.dead if dead.node in nodes)
+
+    def ours(self, run: PathRun) -> bool:
+        """A path that cannot serve because we killed a process on it that nobody brought back."""
+        return any(dead.ours for dead in self.dead_on(run))
+
+    def crashed(self, run: PathRun) -> bool:
+        """A path that serves nothing (or loses requests) and has a process on it that died by itself."""
+        return run.state.wedged and any(not dead.ours for dead in self.dead_on(run))
+
+    def wedged(self, run: PathRun) -> bool:
+        """A path whose fresh requests no longer complete, with no dead process to explain it."""
+        return run.state.wedged and not self.dead_on(run)

@@ -1,0 +1,235 @@
+"""One pass over the events: what was seen, kept by what it is about. Nothing is decided here.
+
+The same fold serves the verdict (events sorted first) and the run while it watches (events as they come), so nothing
+here may depend on more than the order of events about one thing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from chaos.model import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FIRST_SEQ = 1
+
+
+@dataclass(slots=True)
+class Canary:
+    """One fresh request of our own, from its start to whatever became of it."""
+
+    req: str
+    path: str
+    begun_ns: int
+    seqs: list[int] = field(default_factory=list)
+    ended_ns: int | None = None
+    ok: bool = False
+    ours: bool = False  # ended by us or by a fault of ours
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One value of one metric series."""
+
+    t_ns: int
+    value: float
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Series:
+    """A metric of a node with its labels: never summed away before it was looked at."""
+
+    node: str
+    name: str
+    labels: str
+
+
+@dataclass(slots=True)
+class LoadRequest:
+    """A request of a simulated user."""
+
+    path: str
+    begun_ns: int
+    ended_ns: int | None = None
+    tokens: int = 0
+    ok: bool = False
+
+
+class Facts:
+    """Everything the questions need, gathered event by event."""
+
+    def __init__(self) -> None:
+        self.run: ev.RunStarted | None = None
+        self.ended: ev.RunEnded | None = None
+        self.deployment: ev.DeploymentSeen | None = None  # as last seen
+        self.first_deployment: ev.DeploymentSeen | None = None
+        self.phases: list[ev.PhaseEntered] = []
+        self.canaries: dict[str, Canary] = {}
+        self.by_path: dict[str, list[Canary]] = defaultdict(list)
+        self.load: dict[str, LoadRequest] = {}
+        self.content: list[ev.RequestEnded] = []  # canaries and load whose text was checked
+        self.references: list[ev.RequestEnded] = []
+        self.census: dict[tuple[int, str], ev.WaveCensus] = {}
+        self.fired: dict[tuple[int, str], ev.WaveFired] = {}
+        self.steps: list[ev.FaultStep] = []
+        self.scrapes: dict[str, list[ev.Scrape]] = defaultdict(list)
+        self.series: dict[Series, list[Reading]] = defaultdict(list)
+        self.liveness: list[ev.Liveness] = []
+        self.hits: list[ev.LogHit] = []
+        self.covered: list[ev.LogCovered] = []
+        self.processes: dict[str, list[ev.ProcessSeen]] = defaultdict(list)
+        self.lost: list[ev.EvidenceLost] = []
+        self.health: dict[str, list[ev.HarnessHealth]] = defaultdict(list)
+        self.seqs: set[int] = set()
+        self.count = 0
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None  # of what was observed; the farewell comes after cleaning up
+
+    # ------------------------------------------------------------------------------------------ folding
+
+    def feed_all(self, events: Iterable[ev.AnyEvent]) -> Facts:
+        """Fold many events; returns itself."""
+        for event in events:
+            self.feed(event)
+        return self
+
+    def feed(self, event: ev.AnyEvent) -> None:  # noqa: C901, PLR0912 - one case per event type, nothing nested
+        """Fold one event."""
+        self.count += 1
+        self.seqs.add(event.seq)
+        if not isinstance(event, ev.RunEnded):
+            self.first_ns = event.t_ns if self.first_ns is None else min(self.first_ns, event.t_ns)
+            self.last_ns = event.t_ns if self.last_ns is None else max(self.last_ns, event.t_ns)
+        match event:
+            case ev.RunStarted():
+                self.run = self.run or event
+            case ev.DeploymentSeen():
+                self.first_deployment = self.first_deployment or event
+                self.deployment = event
+            case ev.PhaseEntered():
+                self.phases.append(event)
+            case ev.RequestStarted():
+                self._started(event)
+            case ev.RequestOverdue():
+                if event.req in self.canaries:
+                    self.canaries[event.req].seqs.append(event.seq)
+            case ev.RequestEnded():
+                self._ended(event)
+            case ev.WaveCensus():
+                self.census[event.cycle, event.wave] = event
+            case ev.WaveFired():
+                self.fired[event.cycle, event.wave] = event
+            case ev.FaultStep():
+                self.steps.append(event)
+            case ev.Scrape():
+                self._scraped(event)
+            case ev.Liveness():
+                self.liveness.append(event)
+            case ev.LogHit():
+                self.hits.append(event)
+            case ev.LogCovered():
+                self.covered.append(event)
+            case ev.ProcessSeen():
+                self.processes[event.node].append(event)
+            case ev.EvidenceLost():
+                self.lost.append(event)
+            case ev.HarnessHealth():
+                self.health[event.who].append(event)
+            case ev.RunEnded():
+                self.ended = event
+            case ev.ClockMeasured():
+                pass  # every stamp that is judged is the harness's own
+
+    def _started(self, event: ev.RequestStarted) -> None:
+        begun = event.t_ns if event.sent_ns is None else event.sent_ns
+        if event.kind == "canary" and event.req not in self.canaries:
+            self._canary(event.req, event.path, begun).seqs.append(event.seq)
+        elif event.kind == "load" and event.req not in self.load:
+            self.load[event.req] = LoadRequest(event.path, begun)
+
+    def _ended(self, event: ev.RequestEnded) -> None:
+        ended = event.t_ns if event.last_ns is None else event.last_ns
+        begun = event.t_ns if event.sent_ns is None else event.sent_ns
+        if event.kind == "reference":
+            self.references.append(event)
+            return
+        if event.content != "unchecked":
+            self.content.append(event)
+        if event.kind == "load":
+            request = self.load.setdefault(event.req, LoadRequest(event.path, begun))
+            request.ended_ns, request.tokens, request.ok = ended, event.tokens, event.ok
+            return
+        canary = self.canaries.get(event.req) or self._canary(event.req, event.path, begun)
+        canary.seqs.append(event.seq)
+        # A failure ends when we learn of it; an answer when its last byte came.
+        canary.ended_ns = ended if event.ok else event.t_ns
+        canary.ok = event.ok
+        canary.ours = event.ended_by in ("harness", "fault")
+        canary.error = event.error or ("" if event.ok else event.ended_by)
+
+    def _canary(self, req: str, path: str, begun_ns: int) -> Canary:
+        canary = Canary(req, path, begun_ns)
+        self.canaries[req] = canary
+        self.by_path[path].append(canary)
+        return canary
+
+    def _scraped(self, event: ev.Scrape) -> None:
+        self.scrapes[event.node].append(event)
+        if not event.ok:
+            return
+        for sample in event.samples:
+            if not math.isnan(sample.value):  # engines do write NaN; it is no reading
+                key = Series(event.node, sample.name, sample.labels)
+                self.series[key].append(Reading(event.t_ns, sample.value, event.seq))
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    @property
+    def plan(self) -> ev.Plan:
+        """What the run intended; defaults when its first event is missing (then nothing is healthy anyway)."""
+        return self.run.plan if self.run else ev.Plan(scenario="")
+
+    @property
+    def nodes(self) -> tuple[ev.Node, ...]:
+        """The deployment's nodes as last seen."""
+        return self.deployment.nodes if self.deployment else ()
+
+    def node(self, node_id: str) -> ev.Node | None:
+        """A node by id."""
+        return next((node for node in self.nodes if node.id == node_id), None)
+
+    def role(self, node_id: str) -> str:
+        """A node's role; empty when it is not known."""
+        node = self.node(node_id)
+        return node.role if node else ""
+
+    def paths(self) -> tuple[ev.Path, ...]:
+        """The examined paths in the deployment's order; without a deployment, those that canaries took."""
+        if self.deployment:
+            return tuple(path for path in self.deployment.paths if path.examined)
+        taken = sorted(self.by_path, key=lambda path: min(c.begun_ns for c in self.by_path[path]))
+        return tuple(ev.Path(id=path, kind="routed") for path in taken)
+
+    def examined_paths(self) -> list[str]:
+        """The ids of the examined paths."""
+        return [path.id for path in self.paths()]
+
+    def nodes_of(self, path: ev.Path) -> tuple[str, ...]:
+        """The nodes a path can lead over; all of them where the path does not say."""
+        return path.nodes or tuple(node.id for node in self.nodes)
+
+    def metrics(self, use: str) -> tuple[ev.MetricUse, ...]:
+        """The wanted metrics of one use."""
+        return tuple(m for m in self.deployment.metrics if m.use == use) if self.deployment else ()
+
+    def phase_start(self, phase: ev.Phase, *, last: bool = False) -> int | None:
+        """When a phase was first (or last) entered."""
+        times = [entered.t_ns for entered in self.phases if entered.phase == phase]
+        return (max(times) if last else min(times)) if times else None

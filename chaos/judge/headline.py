@@ -1,0 +1,166 @@
+"""The verdict in words: one sentence for a tired person, and the reasons, most important first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.judge.landing import waves
+from chaos.judge.paths import State
+from chaos.judge.units import count, listed, span
+from chaos.judge.wedge import GREEN, liveness_during, wedge, wedged_runs
+from chaos.model.outcomes import Answer, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chaos.judge.case import Case
+    from chaos.judge.paths import PathRun
+    from chaos.model.events import Liveness
+    from chaos.model.verdict import Cause, Finding
+
+MOST_REASONS = 12
+
+
+def headline(case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
+    """One sentence that begins with the outcome."""
+    told = {
+        Outcome.WEDGED: _wedged,
+        Outcome.SLOW_RECOVERY: _slow,
+        Outcome.OVERLOADED: _overloaded,
+        Outcome.HEALTHY: _healthy,
+        Outcome.INCONCLUSIVE: _inconclusive,
+    }.get(outcome, _by_evidence)(case, outcome, findings)
+    return f"{outcome.value.upper()}: {told}"
+
+
+def reasons(case: Case, outcome: Outcome, findings: Sequence[Finding], found: Sequence[Cause]) -> tuple[str, ...]:
+    """Why this outcome, why it may matter how the run went, and what else was seen."""
+    told: list[str] = []
+    if outcome is Outcome.WEDGED:
+        told += _wedge_reasons(case)
+    told += [e.text for f in findings if f.outcome is outcome for e in f.evidence]
+    if found and outcome not in (Outcome.HEALTHY, Outcome.INCONCLUSIVE):
+        told.append(_cause(found[0]))
+    if outcome is Outcome.INCONCLUSIVE:
+        told += [e.text for f in findings if f.required and f.answer is Answer.UNKNOWN for e in f.evidence]
+    told += [_wave(wave.wave, wave.cycle, wave.phases, wave.server_aborts) for wave in waves(case) if wave.phases]
+    for finding in findings:
+        if finding.outcome not in (None, outcome, Outcome.INCONCLUSIVE) and finding.evidence:
+            told.append(f"also {finding.outcome}: {finding.evidence[0].text}")
+    if outcome.violation:
+        doubts = [f for f in findings if f.required and _in_doubt(f) and f.id not in _FOLLOWS_FROM_FAILURE]
+        told += [f"not established: {f.question[:-1].lower()}: {e.text}" for f in doubts for e in f.evidence[:1]]
+    return tuple(dict.fromkeys(told))[:MOST_REASONS]
+
+
+_FOLLOWS_FROM_FAILURE = frozenset({"wedged", "recovered-in-time", "paths-serve", "last-canaries", "leaking"})
+"""Questions that a failing target answers badly or not at all: no doubt about the run."""
+
+
+def _in_doubt(finding: Finding) -> bool:
+    return finding.answer is Answer.UNKNOWN or finding.outcome is Outcome.INCONCLUSIVE
+
+
+def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
+    runs = wedged_runs(case)
+    dark = [run for run in runs if run.state is State.DARK]
+    look = wedge(case)
+    if not dark:
+        text = f"in part: {runs[0].window.after} {runs[0].why} on {_paths(runs)}"
+    else:
+        since_ns = min(run.since_ns for run in dark)
+        lasted = span((dark[0].window.horizon_ns - since_ns) / 1e9)
+        text = f"{dark[0].window.after} no fresh request has completed on {_paths(dark)} for {lasted}"
+        if look is not None and not look.total:
+            text = f"in part: {text}, other paths still serve"
+    return text + _health(liveness_during(case, runs))
+
+
+def _health(asked: list[Liveness]) -> str:
+    if not asked:
+        return ""
+    red = [seen for seen in asked if seen.status != GREEN]
+    if not red:
+        return f" while {listed(sorted({seen.endpoint for seen in asked})[:2])} stays {GREEN}"
+    said = "does not answer" if red[-1].status is None else f"answers {red[-1].status}"
+    return f"; {red[-1].endpoint} of {red[-1].node} {said}"
+
+
+def _wedge_reasons(case: Case) -> list[str]:
+    look, runs = wedge(case), wedged_runs(case)
+    if look is None:
+        return []
+    watched = span((runs[0].window.horizon_ns - runs[0].window.anchor_ns) / 1e9)
+    limit = span(case.facts.plan.watch_s)
+    told = [
+        f"confirmed: watched for {watched}, longer than the engine's own timeouts allow stuck requests ({limit})"
+        if look.confirmed
+        else f"not confirmed: watched for {watched}; the engine's own timeouts may free it within {limit}"
+    ]
+    if look.side:
+        told.append(f"the wedged side is {look.side}")
+    if not liveness_during(case, runs):
+        told.append("no health endpoint was asked, so nobody knows whether it was silent")
+    return told
+
+
+def _slow(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
+    slow = [run for run in case.runs if run.state in (State.SLOW, State.LATE) and not case.overloaded(run)]
+    return listed([f"{run.path.id} {run.window.after}: {run.why}" for run in slow[:2]]) if slow else "see the reasons"
+
+
+def _overloaded(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
+    busy = [run for run in case.runs if case.overloaded(run)]
+    worst = max(seen.age_s for run in busy for seen in run.culprits)
+    limit = span(case.facts.plan.canary_deadline_s)
+    return (
+        f"{_paths(busy)} is busy, not stuck: fresh requests wait up to {span(worst)} (limit {limit}) "
+        "behind users' work that progresses"
+    )
+
+
+def _healthy(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
+    if not any(window.disrupted for window in case.windows):
+        return "nothing was broken, and every path served from beginning to end"
+    worst = [
+        f"{span(max(run.recovered_s or 0.0 for run in case.runs if run.window is window))} {window.after}"
+        for window in case.windows
+    ]
+    return f"every path served again within {listed(worst)} and to the end"
+
+
+def _inconclusive(case: Case, _outcome: Outcome, findings: Sequence[Finding]) -> str:
+    doubts = [f for f in findings if f.required and _in_doubt(f)]
+    doubts.sort(key=lambda f: f.id in _FOLLOWS_FROM_FAILURE)
+    if not doubts:
+        return "nothing was asked"
+    failing = [run for run in case.runs if run.state is State.UNDECIDED and run.last_bad is not None]
+    if failing and failing[0].doubted:
+        return f"{failing[0].path.id} {failing[0].window.after}: {failing[0].why}"
+    first = doubts[0]
+    text = first.evidence[0].text if first.evidence else first.question
+    more = f" (and {count(len(doubts) - 1, 'further doubt')})" if len(doubts) > 1 else ""
+    return f"{text}{more}"
+
+
+def _by_evidence(_case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
+    told = [e.text for f in findings if f.outcome is outcome for e in f.evidence]
+    return told[0] if told else "see the findings"
+
+
+def _paths(runs: Sequence[PathRun]) -> str:
+    return listed(list(dict.fromkeys(run.path.id for run in runs)))
+
+
+def _cause(cause: Cause) -> str:
+    where = f" on the {cause.side} side" if cause.side else ""
+    upstream = (
+        f" ({cause.upstream}{f', fixed in {cause.fixed_in}' if cause.fixed_in else ''})" if cause.upstream else ""
+    )
+    return f"likely cause{where}: {cause.title}{upstream}"
+
+
+def _wave(wave: str, cycle: int, phases: dict[str, int], aborts: int | None) -> str:
+    census = ", ".join(f"{number} {phase}" for phase, number in phases.items() if number)
+    told = "unknown" if aborts is None else str(aborts)
+    return f"{wave} of cycle {cycle} hit {census or 'no session'}; server aborts seen: {told}"

@@ -1,0 +1,145 @@
+"""Whether each wave met what it aimed at. A wave that hit something else proves nothing, and never that all is well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.judge.metrics import abort_rise
+from chaos.model import events as ev
+from chaos.model.outcomes import Answer
+from chaos.model.verdict import WaveVerdict
+
+if TYPE_CHECKING:
+    from chaos.judge.case import Case
+    from chaos.judge.facts import Facts
+
+SESSION_PHASES = frozenset({"connecting", "waiting", "streaming", "thinking"})
+SERVER_ABORTS = "server_aborts"
+DELIVERED_SHARE = 0.9
+"""A wave hits the load that was meant only if at least this share of the sends that were due had been made."""
+DELIVERED_SLACK = 2
+"""Sends due between two beats of an agent are no shortfall."""
+SERVING_ROLES = ("prefill", "decode")
+
+
+def waves(case: Case) -> tuple[WaveVerdict, ...]:
+    """Every wave that was planned for a cycle that began, or that was fired, in order."""
+    facts = case.facts
+    keys = [(w.cycle, fault.id) for w in case.windows for fault in facts.plan.faults]
+    keys += sorted((key for key in facts.fired if key not in keys), key=lambda key: facts.fired[key].ordered_ns)
+    planned = {fault.id: fault for fault in facts.plan.faults}
+    return tuple(_wave(case, cycle, planned.get(wave) or ev.PlannedFault(id=wave, kind="")) for cycle, wave in keys)
+
+
+def missing_cycles(case: Case) -> int:
+    """How many planned cycles never began."""
+    plan = case.facts.plan
+    return max(plan.cycles - len(case.windows), 0) if plan.faults else 0
+
+
+def _wave(case: Case, cycle: int, fault: ev.PlannedFault) -> WaveVerdict:
+    facts = case.facts
+    fired = facts.fired.get((cycle, fault.id))
+    census = facts.census.get((cycle, fault.id))
+    aborts = server_aborts(case, cycle, fired) if fired else None
+    answers: list[tuple[Answer, str]] = [_happened(facts, cycle, fault, fired)]
+    if fired:
+        answers += [_met(bound, census, aborts) for bound in fault.aim]
+        answers.append(_delivered(facts, fault, fired))
+    told = {answer for answer, _ in answers}
+    landed = Answer.NO if Answer.NO in told else Answer.UNKNOWN if Answer.UNKNOWN in told else Answer.YES
+    hit = fired or ev.WaveFired(t_ns=0, wave=fault.id, how=fault.how, ordered_ns=0)
+    spread = None if hit.first_ns is None or hit.last_ns is None else (hit.last_ns - hit.first_ns) / 1e6
+    return WaveVerdict(
+        wave=fault.id,
+        cycle=cycle,
+        how=hit.how,
+        phases=dict(sorted(census.phases.items())) if census else {},
+        sessions=hit.sessions,
+        sockets=hit.sockets,
+        spread_ms=spread,
+        server_aborts=aborts,
+        landed=landed,
+        unmet=tuple(text for answer, text in answers if answer is not Answer.YES),
+        fin=hit.fin,
+        rst=hit.rst,
+    )
+
+
+def _happened(facts: Facts, cycle: int, fault: ev.PlannedFault, fired: ev.WaveFired | None) -> tuple[Answer, str]:
+    """Fired (or applied) and verified by a measurement."""
+    steps = [step for step in facts.steps if step.cycle == cycle and step.fault == fault.id]
+    failed = [step for step in steps if not step.ok]
+    applied = fired is not None or any(step.stage == "applied" and step.ok for step in steps)
+    if failed:
+        return Answer.NO, f"not {failed[0].stage}: {failed[0].detail or _measured(failed[0]) or 'no reason given'}"
+    if not applied:
+        return Answer.NO, "never fired"
+    if not any(step.stage == "verified" and step.measured for step in steps):
+        return Answer.UNKNOWN, "nothing was measured that shows it took effect"
+    return Answer.YES, ""
+
+
+def _measured(step: ev.FaultStep) -> str:
+    return ", ".join(f"{name} {value}" for name, value in sorted(step.measured.items()))
+
+
+def _met(bound: ev.Bound, census: ev.WaveCensus | None, aborts: int | None) -> tuple[Answer, str]:
+    got: float | None
+    if bound.name == SERVER_ABORTS:
+        got = None if aborts is None else float(aborts)
+    elif census is None:
+        got = None
+    elif bound.name in SESSION_PHASES:
+        got = float(census.phases.get(bound.name, 0)) if census.phases else None
+    else:
+        values = [reading.value for reading in census.queues if reading.name == bound.name]
+        got = sum(values) if values else None
+    wanted = f"{bound.name} {bound.op} {bound.value:g}"
+    if got is None:
+        return Answer.UNKNOWN, f"{wanted}: nothing could tell"
+    return (Answer.YES if bound.met_by(got) else Answer.NO), f"{wanted}: was {got:g}"
+
+
+def _delivered(facts: Facts, fault: ev.PlannedFault, fired: ev.WaveFired) -> tuple[Answer, str]:
+    """Whether the load that the wave hit was the load that was meant."""
+    for who, beats in facts.health.items():
+        if who == "harness" or (fault.group and not who.endswith(f":{fault.group}") and who != fault.group):
+            continue
+        before = [beat for beat in beats if beat.t_ns <= fired.ordered_ns]
+        if before and before[-1].delivered + DELIVERED_SLACK < DELIVERED_SHARE * before[-1].intended:
+            text = f"only {before[-1].delivered} of {before[-1].intended} requests that were due had been sent"
+            return Answer.UNKNOWN, text
+    return Answer.YES, ""
+
+
+def server_aborts(case: Case, cycle: int, fired: ev.WaveFired) -> int | None:
+    """Distinct requests whose abort the servers themselves told of after the wave; None when nothing could tell.
+
+    Each side logs an abort once per rank and both sides log the same request, so occurrences are told apart by their
+    key and the side with the most is taken. Counters stand in only where no log was read: they also count disconnects
+    of streams that had all their tokens.
+    """
+    facts = case.facts
+    until = next((w.until_ns for w in case.windows if w.cycle == cycle), (facts.last_ns or 0) + 1)
+    keyed: dict[str, set[str]] = {role: set() for role in SERVING_ROLES}
+    unkeyed = dict.fromkeys(SERVING_ROLES, 0)
+    for hit in facts.hits:
+        role = facts.role(hit.node) or hit.side
+        if hit.klass != "abort" or role not in keyed or not fired.ordered_ns <= hit.t_ns < until:
+            continue
+        if hit.key:
+            keyed[role].add(hit.key)
+        else:
+            unkeyed[role] += hit.count
+    logged = max(len(keyed[role]) + unkeyed[role] for role in SERVING_ROLES)
+    if logged:
+        return logged
+    read = {facts.role(covered.node) for covered in facts.covered if covered.t_ns > fired.ordered_ns}
+    if read & set(SERVING_ROLES):
+        return 0
+    rises = []
+    for role in SERVING_ROLES:
+        rise, _ = abort_rise(facts, [n.id for n in facts.nodes if n.role == role], fired.ordered_ns, until)
+        rises += [] if rise is None else [rise]
+    return int(max(rises)) if rises else None

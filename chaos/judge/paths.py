@@ -1,0 +1,275 @@
+"""The rule of recovery: how fresh requests fare on one path after the last disruption.
+
+This is the one place that says when a path serves again, when it recovered too late, and when it is wedged; the verdict
+and the run that still watches both ask here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from chaos.judge.canaries import Doubt, Fate, Seen, look, look_all
+from chaos.judge.units import SECOND, between, count, ns, span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chaos.judge.facts import Facts
+    from chaos.judge.windows import Window
+    from chaos.model import events as ev
+
+ENOUGH_DEAD = 2
+"""One failed request is an accident; two with nothing completed since are a state (unless time has proven one)."""
+SLOWEST_TIMES = 1.5
+"""A path that answers late is still moving while the next answer is no later than this times the slowest so far."""
+
+
+class State(Enum):
+    """How a path fares at the horizon of a window."""
+
+    SERVES = auto()  # passes, and has from within the budget
+    SLOW = auto()  # passes, but recovered only after the budget
+    LATE = auto()  # completes fresh requests, but after their deadline
+    LOSSY = auto()  # completes some fresh requests and never others
+    DARK = auto()  # completes none
+    UNDECIDED = auto()  # evidence does not tell
+
+    @property
+    def wedged(self) -> bool:
+        """Fresh requests no longer complete."""
+        return self in (State.DARK, State.LOSSY)
+
+
+@dataclass(frozen=True, slots=True)
+class PathRun:
+    """One path in one window."""
+
+    path: ev.Path
+    window: Window
+    seen: Sequence[Seen]
+    state: State
+    why: str  # one clause for people
+    since_ns: int  # for DARK and LOSSY: since when; else the anchor
+    recovered_ns: int | None  # completion of the first pass of the final run
+    last_bad: Seen | None
+    steady: int  # passes in a row, to the end, that were begun after things had settled
+    culprits: tuple[Seen, ...]  # the canaries that make the state, oldest first
+    doubted: bool  # bad canaries that our own trouble may explain were left out, and that made a difference
+    confirmed: bool  # watched past the engine's own timeouts
+
+    @property
+    def recovered_s(self) -> float | None:
+        """Seconds from the last disruption to recovery."""
+        return None if self.recovered_ns is None else (self.recovered_ns - self.window.anchor_ns) / SECOND
+
+    def number(self, *fates: Fate) -> int:
+        """How many canaries had one of these fates."""
+        return sum(seen.fate in fates for seen in self.seen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a set of canaries says."""
+
+    state: State
+    why: str
+    since_ns: int
+    recovered_ns: int | None
+    culprits: tuple[Seen, ...]
+
+
+def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathRun:
+    """Judge one path in one window."""
+    plan = facts.plan
+    begun = [c for c in facts.by_path.get(path.id, ()) if window.anchor_ns <= c.begun_ns < window.until_ns]
+    seen = look_all(begun, window.horizon_ns, ns(plan.canary_deadline_s), doubt)
+    reading = _read(seen, window, plan)
+    doubted = False
+    if reading.state not in (State.SERVES, State.UNDECIDED) and any(s.doubtful for s in seen if s.fate.bad):
+        # Only what our own trouble cannot explain may accuse the target.
+        kept = [s for s in seen if not (s.doubtful and s.fate.bad)]
+        without = _read(kept, window, plan)
+        if without.state in (State.SERVES, State.UNDECIDED):
+            why = f"{reading.why}, but our own machine was in trouble at that time"
+            reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
+            doubted = True
+        else:
+            reading = without
+    if reading.state not in (State.SERVES, State.UNDECIDED) and not _served_before(facts, path, window):
+        why = "no fresh request had ever passed there before, so nothing shows that it was ever able to serve"
+        reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
+    last_bad = next((s for s in reversed(seen) if s.fate.bad), None)
+    return PathRun(
+        path=path,
+        window=window,
+        seen=seen,
+        state=reading.state,
+        why=reading.why,
+        since_ns=reading.since_ns,
+        recovered_ns=reading.recovered_ns,
+        last_bad=last_bad,
+        steady=in_a_row(seen, settled_ns(facts, window)),
+        culprits=reading.culprits,
+        doubted=doubted,
+        confirmed=_confirmed(reading, window, plan),
+    )
+
+
+def in_a_row(seen: Sequence[Seen], from_ns: int) -> int:
+    """Passes in a row up to the last canary, begun at or after `from_ns`.
+
+    A canary that still waits while a later one has passed breaks the row: on a deployment of which one rank is stuck,
+    every other canary looks just like that until its deadline.
+    """
+    row = 0
+    for one in reversed(seen):
+        if one.fate is Fate.PASS:
+            row += one.begun_ns >= from_ns
+        elif one.fate is not Fate.VOID and (one.fate is not Fate.YOUNG or row):
+            break
+    return row
+
+
+def settled_ns(facts: Facts, window: Window) -> int:
+    """From when on a pass counts towards `canaries_in_a_row`: aborts reach the servers seconds after a disconnect."""
+    plan = facts.plan
+    settled = window.anchor_ns
+    if window.disrupted:
+        settled += ns(max(plan.settle_s, plan.quiet_s))
+    aborts = [
+        hit.t_ns for hit in facts.hits if hit.klass == "abort" and window.anchor_ns <= hit.t_ns <= window.horizon_ns
+    ]
+    return max([settled, *(at + ns(plan.quiet_s) for at in aborts)])
+
+
+def _read(seen: Sequence[Seen], window: Window, plan: ev.Plan) -> _Reading:
+    budget_ns = window.budget_ns(plan)
+    telling = [s for s in seen if s.fate not in (Fate.YOUNG, Fate.VOID)]
+    if not telling:
+        return _Reading(State.UNDECIDED, "no canary told anything", window.anchor_ns, None, ())
+    lost = _lossy(telling, budget_ns, plan)
+    if lost:
+        some = len([s for s in telling if s.begun_ns >= lost[0].begun_ns])
+        why = f"{len(lost)} of {some} fresh requests never completed while others did"
+        return _Reading(State.LOSSY, why, lost[0].begun_ns, None, lost)
+    first = _first_of_final_run(telling)
+    if first is None:
+        return _not_passing(telling, window, plan)
+    bads = tuple(s for s in telling if s.fate.bad and s.until_ns > budget_ns and s.begun_ns < first.begun_ns)
+    took = between(window.anchor_ns, first.until_ns)
+    if first.until_ns <= budget_ns:
+        return _Reading(State.SERVES, f"passes again since {took}", window.anchor_ns, first.until_ns, ())
+    if bads:
+        why = f"passed again only {took} {window.after} (limit {span(plan.recover_within_s)})"
+        return _Reading(State.SLOW, why, window.anchor_ns, first.until_ns, bads)
+    why = f"the first pass came only {took} {window.after}, and nothing was asked that failed past the budget"
+    return _Reading(State.UNDECIDED, why, window.anchor_ns, first.until_ns, ())
+
+
+def _first_of_final_run(telling: Sequence[Seen]) -> Seen | None:
+    """The first pass after the last bad canary, in the order they were sent."""
+    first = None
+    for one in reversed(telling):
+        if one.fate.bad:
+            break
+        first = one
+    return first
+
+
+def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan) -> _Reading:
+    """The last thing heard of the path is bad: is it dark, late, or is it too early to say?"""
+    horizon, budget_ns, deadline_ns = window.horizon_ns, window.budget_ns(plan), ns(plan.canary_deadline_s)
+    recovered = None
+    if horizon <= budget_ns:
+        why = f"fails, but its budget of {span(plan.recover_within_s)} was not over when the watch ended"
+        return _Reading(State.UNDECIDED, why, window.anchor_ns, recovered, ())
+    answered = [s for s in telling if s.fate.answered]
+    last_ok_ns = max((s.until_ns for s in answered), default=window.anchor_ns)
+    newest = max((s.begun_ns for s in answered), default=window.anchor_ns)
+    dead = tuple(
+        s
+        for s in telling
+        if s.fate.dead
+        and s.until_ns > max(budget_ns, last_ok_ns)
+        # One that was overtaken is lost; it says nothing about the requests that came after.
+        and (s.begun_ns >= newest or s.fate is Fate.FAILED)
+    )
+    if dead:
+        first_dead_ns = min(s.begun_ns for s in telling if s.fate.dead and s.until_ns > last_ok_ns)
+        dark_ns = max(window.anchor_ns, last_ok_ns, first_dead_ns)
+        late = [s for s in answered if s.fate is Fate.LATE and s.until_ns > budget_ns]
+        patience_ns = max((round(SLOWEST_TIMES * (s.until_ns - s.begun_ns)) for s in late), default=0)
+        if len(dead) >= ENOUGH_DEAD and horizon - dark_ns >= max(deadline_ns, patience_ns):
+            why = f"no fresh request has completed for {between(dark_ns, horizon)}"
+            return _Reading(State.DARK, why, dark_ns, recovered, dead)
+    late_ones = tuple(s for s in telling if s.fate is Fate.LATE and s.until_ns > budget_ns)
+    if late_ones:
+        worst = max(s.age_s for s in late_ones)
+        why = f"fresh requests complete, but after up to {span(worst)} (limit {span(plan.canary_deadline_s)})"
+        return _Reading(State.LATE, why, window.anchor_ns, recovered, late_ones)
+    why = f"{count(max(len(dead), 1), 'fresh request')} failed at the end of the watch: too few to call it a state"
+    return _Reading(State.UNDECIDED, why, window.anchor_ns, recovered, dead)
+
+
+def _lossy(telling: Sequence[Seen], budget_ns: int, plan: ev.Plan) -> tuple[Seen, ...]:
+    """The lost canaries of a path that completes some fresh requests and never others; empty when it is not so.
+
+    Losses that lie in one stretch are an outage that healed (or did not); losses between passes, more than once, are
+    what a stuck rank looks like. One that outlived the engine's own timeouts needs no second.
+    """
+    deadline_s = plan.canary_deadline_s
+    passes = [i for i, s in enumerate(telling) if s.fate is Fate.PASS]
+    if not passes:
+        return ()
+    between_passes = [(i, s) for i, s in enumerate(telling) if s.fate.dead and passes[0] < i < passes[-1]]
+    lost = [
+        (i, s)
+        for i, s in between_passes
+        if s.fate is Fate.UNFINISHED and s.begun_ns >= budget_ns and s.age_s >= max(deadline_s, plan.recover_within_s)
+    ]
+    if len(_blocks(lost, telling)) >= ENOUGH_DEAD or any(s.age_s >= plan.watch_s for _, s in lost):
+        return tuple(s for _, s in lost)
+    # Not recovered at the end: also failures that were answered (an error is as final as silence).
+    recent = telling[-2 * plan.canaries_in_a_row :]
+    late_enough = [
+        (i, s)
+        for i, s in enumerate(telling)
+        if s.fate.dead and s.until_ns > budget_ns and s.begun_ns >= budget_ns - ns(deadline_s) and s in recent
+    ]
+    unsettled = in_a_row(telling, 0) < plan.canaries_in_a_row
+    if unsettled and len(_blocks(late_enough, telling)) >= ENOUGH_DEAD:
+        return tuple(s for _, s in late_enough)
+    return ()
+
+
+def _blocks(picked: Sequence[tuple[int, Seen]], telling: Sequence[Seen]) -> list[int]:
+    """The first indexes of stretches of picked canaries with no pass between."""
+    starts: list[int] = []
+    last = None
+    for i, _ in picked:
+        if last is None or any(telling[j].fate is Fate.PASS for j in range(last + 1, i)):
+            starts.append(i)
+        last = i
+    return starts
+
+
+def _served_before(facts: Facts, path: ev.Path, window: Window) -> bool:
+    """Whether a canary ever passed there before the window's disruption."""
+    deadline_ns = ns(facts.plan.canary_deadline_s)
+    return any(
+        look(c, window.anchor_ns, deadline_ns).fate is Fate.PASS
+        for c in facts.by_path.get(path.id, ())
+        if c.begun_ns < window.anchor_ns
+    )
+
+
+def _confirmed(reading: _Reading, window: Window, plan: ev.Plan) -> bool:
+    if not reading.state.wedged:
+        return False
+    oldest_ns = min(s.begun_ns for s in reading.culprits)
+    # Stuck requests free themselves when the engine's timeouts have gone by; those count from when one was sent. A
+    # path that never came back was watched from the wave on.
+    start_ns = window.anchor_ns if oldest_ns <= window.budget_ns(plan) else oldest_ns
+    return window.horizon_ns - start_ns >= ns(plan.watch_s)

@@ -1,0 +1,133 @@
+"""Which processes are dead at the end or were replaced, and which of that was our own doing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chaos.judge.windows import load_start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from chaos.judge.facts import Facts
+    from chaos.model import events as ev
+
+GONE = frozenset({"zombie", "dead"})
+SAME_START_S = 2.0
+"""A process's start time is computed from the boot time and may move by a clock adjustment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A process that is dead at the end and was not before the load."""
+
+    node: str
+    what: str
+    at_ns: int  # when it was first seen dead
+    seqs: tuple[int, ...]
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """A process that is another one at the end than before the load."""
+
+    node: str
+    what: str
+    seqs: tuple[int, ...]
+    ours: bool
+
+
+def dead_processes(facts: Facts) -> tuple[Dead, ...]:
+    """Dead at the last look, on each node in the deployment's order."""
+    loaded_ns = load_start(facts)
+    found = []
+    for node, looks in _by_node(facts):
+        last = looks[-1]
+        before = [look for look in looks if loaded_ns is not None and look.t_ns <= loaded_ns]
+        ours = _by_our_fault(facts, node)
+        if not _runs(last):
+            if any(not _runs(look) for look in before[-1:]):
+                continue  # it was dead before we began
+            first = _first_of_final(looks, _gone)
+            what = f"process {last.pid} of {node} is {last.state or 'dead'}"
+            found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours))
+            continue
+        for child in _dead_children(before or looks, last):
+            first = _first_of_final(looks, partial(_lacks, child.pid))
+            what = f"child {child.name} (pid {child.pid}) of {node} is dead while its parent {last.pid} lives"
+            found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours))
+    return tuple(found)
+
+
+def replaced_processes(facts: Facts) -> tuple[Replaced, ...]:
+    """Alive at the last look, but not the process that the node began with."""
+    begun = {node.id: node for node in (facts.first_deployment.nodes if facts.first_deployment else ())}
+    found = []
+    for node, looks in _by_node(facts):
+        last, first = looks[-1], looks[0]
+        if not _runs(last):
+            continue
+        pid, started = first.pid, first.start_time
+        if node in begun and begun[node].pid is not None:
+            pid, started = begun[node].pid or pid, begun[node].start_time
+        moved = started is not None and last.start_time is not None and abs(started - last.start_time) > SAME_START_S
+        if pid != last.pid or moved:
+            what = f"{node} is another process now (pid {pid} before, {last.pid} at the end)"
+            found.append(Replaced(node, what, (first.seq, last.seq), _by_our_fault(facts, node)))
+    return tuple(found)
+
+
+def _by_node(facts: Facts) -> list[tuple[str, list[ev.ProcessSeen]]]:
+    order = [node.id for node in facts.nodes]
+    order += [node for node in facts.processes if node not in order]
+    return [(node, facts.processes[node]) for node in order if facts.processes.get(node)]
+
+
+def _by_our_fault(facts: Facts, node: str) -> bool:
+    """Whether a fault of ours acted on this node's processes. Client kills act on our own clients only."""
+    return any(node in step.nodes and step.stage == "applied" and step.ok for step in facts.steps)
+
+
+def _runs(look: ev.ProcessSeen) -> bool:
+    return look.alive and look.state not in GONE
+
+
+def _gone(look: ev.ProcessSeen) -> bool:
+    return not _runs(look)
+
+
+def _lacks(pid: int, look: ev.ProcessSeen) -> bool:
+    return all(child.pid != pid or not child.alive for child in look.children)
+
+
+def _dead_children(before: list[ev.ProcessSeen], last: ev.ProcessSeen) -> list[ev.Child]:
+    """Children that were there before the load and are not at the end, with none of their name in their place.
+
+    Helpers come and go; only a child that was there at the last look before the load, or that is shown as dead itself,
+    is missed.
+    """
+    known = {child.pid: child for child in before[-1].children}
+    shown = {child.pid: child for child in last.children}
+    living = Counter(child.name for child in last.children if child.alive)
+    wanted = Counter(child.name for child in known.values() if child.alive)
+    return [
+        child
+        for pid, child in known.items()
+        if (pid not in shown or not shown[pid].alive)
+        and (child.alive or before[-1] is last)
+        and living[child.name] < max(wanted[child.name], 1)
+    ]
+
+
+def _first_of_final(looks: list[ev.ProcessSeen], holds: Callable[[ev.ProcessSeen], bool]) -> ev.ProcessSeen:
+    """The first look of the final stretch in which something holds."""
+    first = looks[-1]
+    for look in reversed(looks):
+        if not holds(look):
+            break
+        first = look
+    return first

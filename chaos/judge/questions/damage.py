@@ -1,0 +1,129 @@
+"""What else was done to the target: wrong content, dead or replaced processes, floors, fatal log lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.judge.metrics import floors, open_requests
+from chaos.judge.processes import replaced_processes
+from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
+from chaos.judge.units import count, listed
+from chaos.judge.windows import load_start
+from chaos.model.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from chaos.judge.case import Case
+    from chaos.model import events as ev
+
+ENOUGH_RIGHT = 3
+"""Baseline answers that must all have had the right text before a missing one can be held against a target."""
+
+
+def is_fatal(hit: ev.LogHit) -> bool:
+    """Whether a log line shows lasting damage by itself: something ended that does not come back."""
+    return hit.klass in ("fatal", "crash") or (hit.klass == "traceback" and hit.ends in ("thread", "process"))
+
+
+def _content(case: Case) -> Answered:
+    """Someone else's text is always wrong; a missing one only where the baseline shows that it is echoed."""
+    checked = case.facts.content
+    if not checked:
+        return not_applicable(fact("the content of answers was not checked"))
+    corrupted = [end for end in checked if end.content == "corrupted"]
+    if corrupted:
+        text = f"{count(len(corrupted), 'answer')} carried wrong content"
+        return yes(fact(text, [end.seq for end in corrupted]), outcome=Outcome.CORRUPTED)
+    loaded_ns = load_start(case.facts)
+    before = [end for end in checked if loaded_ns is not None and end.t_ns <= loaded_ns]
+    calibrated = len(before) >= ENOUGH_RIGHT and all(end.content == "ok" for end in before)
+    missing = [end for end in checked if end.content == "missing" and end not in before and end.ok]
+    if missing and calibrated:
+        text = f"{count(len(missing), 'answer')} lacked the content that every baseline answer had"
+        return yes(fact(text, [end.seq for end in missing]), outcome=Outcome.CORRUPTED)
+    return no(fact(f"{count(len(checked), 'answer')} checked, none wrong"))
+
+
+def _replaced(case: Case) -> Answered:
+    if not case.facts.processes:
+        return not_applicable(fact("no process could be looked at"))
+    replaced = [one for one in replaced_processes(case.facts) if not one.ours]
+    if replaced:
+        told = [fact(f"{one.what}; we did not do it", one.seqs) for one in replaced]
+        return yes(*told, outcome=Outcome.RESTARTED)
+    return no(fact("every process is the one it was before the load"))
+
+
+def _processes_known(case: Case) -> Answered:
+    """A process that nobody looked at any more may have been replaced, unnoticed."""
+    facts = case.facts
+    wanted = [node.id for node in facts.nodes if "process" in node.observes]
+    if not wanted:
+        return not_applicable(fact("no process was given to look at"))
+    anchor = case.last_window.anchor_ns if case.last_window else 0
+    unseen = [n for n in wanted if not any(look.t_ns >= anchor for look in facts.processes.get(n, ()))]
+    if unseen:
+        return unknown(fact(f"nobody looked at the process of {listed(unseen)} after the last fault"))
+    return yes(fact(f"the processes of {listed(wanted)} were looked at to the end"))
+
+
+def _floors(case: Case) -> Answered:
+    """Only what exceeds our own open requests is lost: a hung canary of ours rightly sits in a queue."""
+    known, missing = floors(case.facts)
+    idle_ns = case.facts.phase_start("idle", last=True) or 0
+    ours = open_requests(case.facts, idle_ns)
+    leaked = [floor for floor in known if floor.excess > ours]
+    if leaked:
+        told = [
+            fact(
+                f"{f.series.name} of {f.series.node} ({f.series.labels or 'no labels'}) is {f.after:g} at rest, "
+                f"was {f.before:g} before the load"
+                + (f"; {count(ours, 'open request')} of ours explain less" * (ours > 0)),
+                f.seqs,
+            )
+            for f in leaked
+        ]
+        return yes(*told, outcome=Outcome.LEAKING)
+    if missing:
+        return unknown(fact(f"the idle floor of {listed(missing)} could not be read after the gauge lag"))
+    if not known:
+        if not case.facts.nodes:
+            return unknown(fact("no deployment was recorded"))
+        return not_applicable(fact("no node shows a queue gauge"))
+    held = [floor for floor in known if floor.excess > 0]
+    if held:
+        return unknown(
+            *(fact(f"{f.series.name} of {f.series.node} may hold our own open request", f.seqs) for f in held)
+        )
+    return no(fact(f"{count(len(known), 'queue gauge')} back to their own level", [q for f in known for q in f.seqs]))
+
+
+def _damaged(case: Case) -> Answered:
+    facts = case.facts
+    fatal = [hit for hit in facts.hits if is_fatal(hit)]
+    dead = [one for one in case.dead if not one.ours]
+    told = [fact(f"{one.what}; we did not do it", one.seqs) for one in dead]
+    told += [fact(f"{hit.node} logged: {hit.line.strip()[:200]}", [hit.seq]) for hit in _first_of_each_signature(fatal)]
+    if told:
+        return yes(*told, outcome=Outcome.DAMAGED)
+    return no(fact("no fatal line was logged and no process died"))
+
+
+def _first_of_each_signature(hits: list[ev.LogHit]) -> list[ev.LogHit]:
+    first: dict[tuple[str, str], ev.LogHit] = {}
+    for hit in hits:
+        first.setdefault((hit.node, hit.signature), hit)
+    return list(first.values())
+
+
+def _degraded(_case: Case) -> Answered:
+    return not_applicable(fact("no control arm at the same load was run"))
+
+
+DAMAGE = (
+    Question("content-wrong", "Did any answer carry wrong content?", _content),
+    Question("replaced", "Was a process replaced without our doing?", _replaced, required=False),
+    Question("processes-known", "Were the processes looked at to the end?", _processes_known),
+    Question("leaking", "Does a queue keep at rest what it did not hold before the load?", _floors),
+    Question("damaged", "Is there fatal evidence, whether or not fresh requests pass?", _damaged, required=False),
+    Question("degraded", "Is the target slower than a control arm at the same load?", _degraded, required=False),
+)

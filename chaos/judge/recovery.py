@@ -1,0 +1,73 @@
+"""Has every path recovered? The verdict's own rule, asked by a run that still watches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chaos.judge.canaries import Doubt
+from chaos.judge.paths import PathRun, path_run
+from chaos.judge.windows import baseline_window, windows
+
+if TYPE_CHECKING:
+    from chaos.judge.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class PathRecovery:
+    """One path as seen now."""
+
+    path: str
+    recovered: bool
+    in_a_row: int  # settled passes in a row up to now
+    recovered_s: float | None  # after the last fault: the pass from which on all passed
+    failing_since_ns: int | None  # when the oldest canary was sent that has failed since the last pass
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """All examined paths as seen now."""
+
+    recovered: bool  # every path passes again, often and long enough in a row; False when there is no path to ask
+    paths: tuple[PathRecovery, ...]
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The paths whose last canary that told anything did not pass."""
+        return tuple(path.path for path in self.paths if path.failing_since_ns is not None)
+
+
+def recovery(facts: Facts, now_ns: int) -> Recovery:
+    """Whether every examined path has recovered from the last cycle's faults, as of `now_ns`.
+
+    Before any load this asks the same of the baseline: enough passes in a row.
+    """
+    found = windows(facts, now_ns)
+    window = found[-1] if found else baseline_window(facts, now_ns)
+    doubt = Doubt(facts)
+    paths = tuple(_of(path_run(facts, path, window, doubt), facts.plan.canaries_in_a_row) for path in facts.paths())
+    return Recovery(recovered=bool(paths) and all(path.recovered for path in paths), paths=paths)
+
+
+def _of(run: PathRun, in_a_row: int) -> PathRecovery:
+    recovered = run.recovered_ns is not None and run.steady >= in_a_row
+    why = run.why if run.recovered_ns is None or recovered else f"{run.steady} of {in_a_row} passes in a row so far"
+    return PathRecovery(
+        path=run.path.id,
+        recovered=recovered,
+        in_a_row=run.steady,
+        recovered_s=run.recovered_s,
+        failing_since_ns=_failing_since(run),
+        why=why,
+    )
+
+
+def _failing_since(run: PathRun) -> int | None:
+    since = None
+    for one in reversed(run.seen):
+        if one.fate.bad:
+            since = one.begun_ns
+        elif one.fate.answered:
+            break
+    return since

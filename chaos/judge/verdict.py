@@ -1,0 +1,132 @@
+"""From events to the verdict: order them, fold them, ask every question, take the worst sound answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chaos.judge.canaries import Fate
+from chaos.judge.case import Case
+from chaos.judge.causes import causes
+from chaos.judge.facts import Facts
+from chaos.judge.headline import headline, reasons
+from chaos.judge.landing import waves
+from chaos.judge.lattice import decide
+from chaos.judge.paths import State
+from chaos.judge.questions.damage import DAMAGE
+from chaos.judge.questions.serving import SERVING
+from chaos.judge.questions.trust import TRUST
+from chaos.judge.wedge import wedge
+from chaos.model.outcomes import Answer, Cleanup, Outcome, RunStatus, exit_code
+from chaos.model.verdict import FORMAT, PathVerdict, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from chaos.judge.paths import PathRun
+    from chaos.judge.questions.answers import Question
+    from chaos.model.events import AnyEvent
+    from chaos.model.verdict import Finding
+
+JUDGE_VERSION = "1"
+"""Changes whenever the same journal may get another verdict."""
+
+QUESTIONS: tuple[Question, ...] = (*SERVING, *DAMAGE, *TRUST)
+"""Every question, always asked; the order decides only between outcomes of equal rank and how findings are listed."""
+
+OBSERVABLE = {"liveness": "its health endpoint", "metrics": "its metrics", "log": "its log", "process": "its process"}
+
+
+def judge(events: Iterable[AnyEvent], *, questions: Sequence[Question] = QUESTIONS) -> Verdict:
+    """Judge a journal. Pure: the same events give the same bytes, in whatever order they are handed over."""
+    facts = Facts().feed_all(in_order(events))
+    case = Case.of(facts)
+    findings = tuple(question.finding(case) for question in questions)
+    outcome = decide(findings)
+    status = _status(facts, findings)
+    cleanup = _cleanup(facts)
+    found = causes(facts)
+    run = facts.run
+    return Verdict(
+        format=FORMAT,
+        judge_version=JUDGE_VERSION,
+        run_id=run.run_id if run else "",
+        scenario=facts.plan.scenario,
+        target=run.target if run else "",
+        outcome=outcome,
+        status=status,
+        cleanup=cleanup,
+        exit_code=exit_code(outcome, status, cleanup, allowed=_allowed(facts)),
+        headline=headline(case, outcome, findings),
+        reasons=reasons(case, outcome, findings, found),
+        findings=findings,
+        paths=tuple(_path(run) for run in case.last_runs),
+        waves=waves(case),
+        wedge=wedge(case),
+        causes=found,
+        not_examined=_not_examined(facts),
+        allow=facts.plan.allow,
+        duration_s=((facts.last_ns or 0) - (facts.first_ns or 0)) / 1e9,
+    )
+
+
+def in_order(events: Iterable[AnyEvent]) -> list[AnyEvent]:
+    """By time, then by number, then by content: an order that does not depend on how they came."""
+    return sorted(events, key=lambda event: (event.t_ns, event.seq, msgspec.json.encode(event, order="deterministic")))
+
+
+def _status(facts: Facts, findings: Sequence[Finding]) -> RunStatus:
+    if facts.ended:
+        told = facts.ended.status
+        return RunStatus(told) if told in list(RunStatus) else RunStatus.HARNESS_ERROR
+    unfit = any(finding.id == "baseline-served" and finding.answer is Answer.NO for finding in findings)
+    return RunStatus.UNFIT if unfit else RunStatus.HARNESS_ERROR
+
+
+def _cleanup(facts: Facts) -> Cleanup:
+    told = facts.ended.cleanup if facts.ended else ""
+    return Cleanup(told) if told in list(Cleanup) else Cleanup.UNKNOWN
+
+
+def _allowed(facts: Facts) -> frozenset[Outcome]:
+    return frozenset(Outcome(name) for name in facts.plan.allow if name in list(Outcome))
+
+
+def _path(run: PathRun) -> PathVerdict:
+    serves = {State.SERVES: Answer.YES, State.UNDECIDED: Answer.UNKNOWN}.get(run.state, Answer.NO)
+    note = run.why
+    early = [s for s in run.seen if s.fate is Fate.UNFINISHED and s not in run.culprits]
+    if run.state is State.SERVES and early:
+        note += f"; {len(early)} sent before that never ended"
+    return PathVerdict(
+        path=run.path.id,
+        serves=serves,
+        canaries=len(run.seen),
+        passed=run.number(Fate.PASS),
+        late=run.number(Fate.LATE),
+        failed=run.number(Fate.FAILED),
+        unfinished=run.number(Fate.UNFINISHED),
+        recovered_s=run.recovered_s,
+        note=note,
+    )
+
+
+def _not_examined(facts: Facts) -> tuple[str, ...]:
+    told: list[str] = []
+    if facts.deployment is None:
+        return ("the deployment was not recorded",)
+    for path in facts.deployment.paths:
+        if not path.examined:
+            told.append(f"path {path.id}: {path.reason or 'no canary takes it'}")
+        elif path.id not in facts.by_path:
+            told.append(f"path {path.id}: no canary was sent")
+    told += facts.deployment.not_examined
+    for node in facts.nodes:
+        blind = [what for probe, what in OBSERVABLE.items() if probe not in node.observes]
+        if blind:
+            told.append(f"{node.id}: {', '.join(blind)} could not be looked at")
+    if not facts.content:
+        told.append("the content of answers: not checked")
+    told.append("speed: no control arm was run")
+    return tuple(dict.fromkeys(told))

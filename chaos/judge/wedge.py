@@ -1,0 +1,56 @@
+"""How a wedge looks: which paths, silent or loud, which side, and whether it outlived the engine's timeouts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.judge.causes import side_of
+from chaos.judge.paths import State
+from chaos.model.verdict import Wedge
+
+if TYPE_CHECKING:
+    from chaos.judge.case import Case
+    from chaos.judge.paths import PathRun
+    from chaos.model.events import Liveness
+
+GREEN = 200
+
+
+def wedged_runs(case: Case) -> tuple[PathRun, ...]:
+    """The wedged paths of the latest cycle that has any."""
+    wedged = [run for run in case.runs if case.wedged(run)]
+    return tuple(run for run in wedged if run.window is wedged[-1].window)
+
+
+def wedge(case: Case) -> Wedge | None:
+    """What the wedge looks like; None when there is none."""
+    runs = wedged_runs(case)
+    if not runs:
+        return None
+    window = runs[0].window
+    all_runs = [run for run in case.runs if run.window is window]
+    asked = liveness_during(case, runs)
+    nodes = frozenset(node for run in runs for node in case.facts.nodes_of(run.path))
+    return Wedge(
+        total=len(runs) == len(all_runs) and all(run.state is State.DARK for run in runs),
+        silent=bool(asked) and all(seen.status == GREEN for seen in asked),
+        confirmed=any(run.confirmed for run in runs),
+        side=side_of(case.facts, nodes) or _red_side(case, asked, nodes),
+        paths=tuple(run.path.id for run in runs),
+    )
+
+
+def liveness_during(case: Case, runs: tuple[PathRun, ...]) -> list[Liveness]:
+    """What health endpoints said past the budget; since the wave, where they were not asked later."""
+    window = runs[0].window
+    for start_ns in (window.budget_ns(case.facts.plan), window.anchor_ns):
+        asked = [seen for seen in case.facts.liveness if start_ns <= seen.t_ns <= window.horizon_ns]
+        if asked:
+            return asked
+    return []
+
+
+def _red_side(case: Case, asked: list[Liveness], nodes: frozenset[str]) -> str:
+    """The one role among the servers whose health is red, where exactly one is."""
+    red = {case.facts.role(seen.node) for seen in asked if seen.status != GREEN and seen.node in nodes} - {"router", ""}
+    return red.pop() if len(red) == 1 else ""

@@ -1,0 +1,109 @@
+"""Which stretch of time is judged for each cycle: from the last disruption of the cycle to the next cycle's load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chaos.judge.units import ns
+
+if TYPE_CHECKING:
+    from chaos.judge.facts import Facts
+    from chaos.model import events as ev
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One cycle's recovery: canaries begun in [anchor, until) belong to it; `horizon` is as far as is seen."""
+
+    cycle: int
+    anchor_ns: int
+    until_ns: int
+    horizon_ns: int
+    after: str  # "after wave 1", "since load began"
+    disrupted: bool  # something was broken; False: a run or a cycle in which no wave was fired
+
+    def budget_ns(self, plan: ev.Plan) -> int:
+        """When the path must have recovered."""
+        return self.anchor_ns + ns(plan.recover_within_s)
+
+
+def windows(facts: Facts, now_ns: int | None = None) -> tuple[Window, ...]:
+    """The windows of all cycles begun so far, in order; `now_ns` is the horizon while a run still watches."""
+    horizon = max(facts.last_ns or 0, now_ns or 0)
+    loads = _load_starts(facts)
+    cycles = sorted(set(loads) | {cycle for cycle, _ in facts.fired})
+    if not cycles and facts.run and not facts.plan.faults and facts.phases:
+        # Nothing is planned and no load phase is told: the whole of what was seen is one window.
+        return (Window(0, facts.phases[0].t_ns, horizon + 1, horizon, "since the run began", disrupted=False),)
+    found = []
+    for at, cycle in enumerate(cycles):
+        after = cycles[at + 1] if at + 1 < len(cycles) else None
+        until = horizon + 1 if after is None else min(_begin(facts, loads, after), horizon + 1)
+        hit = _last_effect(facts, cycle)
+        anchor = hit if hit is not None else _begin(facts, loads, cycle)
+        found.append(
+            Window(cycle, anchor, until, min(until, horizon), _after(facts, cycle, hit), disrupted=hit is not None)
+        )
+    return tuple(found)
+
+
+def baseline_window(facts: Facts, now_ns: int) -> Window:
+    """The time before anything was broken, for who asks while still in it."""
+    anchor = facts.phases[0].t_ns if facts.phases else (facts.first_ns or 0)
+    return Window(0, anchor, now_ns + 1, now_ns, "in the baseline", disrupted=False)
+
+
+def load_start(facts: Facts) -> int | None:
+    """When load (else the first wave) first touched the deployment; None when nothing ever did."""
+    starts = [*_load_starts(facts).values(), *(fired.ordered_ns for fired in facts.fired.values())]
+    return min(starts, default=None)
+
+
+def _load_starts(facts: Facts) -> dict[int, int]:
+    starts: dict[int, int] = {}
+    for entered in facts.phases:
+        if entered.phase == "load":
+            starts[entered.cycle] = min(starts.get(entered.cycle, entered.t_ns), entered.t_ns)
+    return starts
+
+
+def _begin(facts: Facts, loads: dict[int, int], cycle: int) -> int:
+    if cycle in loads:
+        return loads[cycle]
+    return min(fired.ordered_ns for (of, _), fired in facts.fired.items() if of == cycle)
+
+
+def _last_effect(facts: Facts, cycle: int) -> int | None:
+    """When the last disruptive fault of the cycle last touched something; a reversible one counts until reverted."""
+    harmless = {fault.id for fault in facts.plan.faults if not fault.disruptive}
+    moments = [
+        fired.last_ns
+        if fired.last_ns is not None
+        else fired.first_ns
+        if fired.first_ns is not None
+        else fired.ordered_ns
+        for (of, wave), fired in facts.fired.items()
+        if of == cycle and wave not in harmless
+    ]
+    moments += [
+        step.t_ns
+        for step in facts.steps
+        if step.cycle == cycle and step.fault not in harmless and step.ok and _touches(step)
+    ]
+    return max(moments, default=None)
+
+
+def _touches(step: ev.FaultStep) -> bool:
+    if step.stage == "reverted":
+        return True
+    # Without a wave.fired of its own (a process or network fault) the moment it was applied is its effect.
+    return step.stage == "applied" and step.kind != "kill"
+
+
+def _after(facts: Facts, cycle: int, hit: int | None) -> str:
+    if hit is None:
+        return "since load began" if facts.plan.cycles <= 1 else f"since the load of cycle {cycle} began"
+    if len(facts.plan.faults) <= 1:
+        return f"after wave {cycle}"
+    return f"after the faults of cycle {cycle}"
