@@ -169,7 +169,7 @@ class Answer:
                 text = as_text(loads(b'"' + b"".join(self._pieces) + b'"'))
             except ValueError:
                 text = ""
-        # Half of a surrogate pair cannot be sent back.
+        # A half that stayed alone cannot be sent back.
         return text.encode("utf-8", "replace").decode("utf-8")
 
     def _seen_error(self, document: dict[str, object]) -> bool:

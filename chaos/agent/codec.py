@@ -1,4 +1,8 @@
-"""JSON in and out: orjson where it is importable, else the standard library, with the same bytes from both."""
+"""JSON in and out: orjson where it is importable, else the standard library, with the same values and bytes from both.
+
+orjson refuses half of a surrogate pair, which servers do send when they cut a character between two events; the
+standard library takes over then.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +17,34 @@ def _std_dumps(value: object) -> bytes:
 
 
 NAME: str
-dumps: Callable[[object], bytes]
+_dumps: Callable[[object], bytes]
 _loads: Callable[[bytes], object]
 
 try:
     import orjson
 except ImportError:
-    NAME, dumps, _loads = "json", _std_dumps, json.loads
+    NAME, _dumps, _loads = "json", _std_dumps, json.loads
 else:
-    NAME, dumps, _loads = "orjson", orjson.dumps, orjson.loads
+    NAME, _dumps, _loads = "orjson", orjson.dumps, orjson.loads
+
+
+def dumps(value: object) -> bytes:
+    """Compact JSON; text that UTF-8 cannot hold comes escaped."""
+    try:
+        return _dumps(value)
+    except (TypeError, UnicodeEncodeError):
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def loads(data: bytes) -> object:
     """The value of a JSON text; ValueError for anything else, hostile nesting included."""
     try:
         return _loads(data)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    except (ValueError, RecursionError):
+        try:
+            return json.loads(data)
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
 
 
 def as_mapping(value: object) -> dict[str, object]:
