@@ -1,0 +1,1 @@
+"""Deployments that pdchaos starts itself: `provider` starts them, `keeper` keeps one up, `sim` is the embedded one."""

@@ -1,0 +1,393 @@
+"""Starts and stops labs: the only part of the lab that knows of the rest of pdchaos.
+
+The starter binds every listening socket itself, on 127.0.0.1 and port 0, and hands it down, so no port can be taken
+between choosing and binding it. It keeps each node's stdin open; a node whose stdin ends kills itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from chaos.lab.sim.builds import BUILDS, HEALTHY
+from chaos.lab.sim.config import Clocks, NodeConfig, Role, Settings, Upstream
+from chaos.model.errors import LabError, UsageError
+from chaos.model.target import ServerSpec, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+SIM = "sim"
+RUN_ID_VARIABLE = "PDCHAOS_RUN"  # in every node's environment, so that leftovers can be found
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 3.0
+GAUGE_LAG_S = 35.0  # 30 s between two idle writes, and some slack
+_TAIL_LINES = 15
+_HOST = "127.0.0.1"
+
+
+# ------------------------------------------------------------------------------------------------ what can be started
+
+
+@dataclass(frozen=True, slots=True)
+class LabSpec:
+    """A lab as asked for on the command line."""
+
+    name: str
+    build: str
+    settings: Settings
+
+    @property
+    def title(self) -> str:
+        """`lab:sim`: what a journal may say; the build is not in it."""
+        return f"lab:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildInfo:
+    """A build as listed."""
+
+    name: str
+    about: str
+    version: str
+    upstream: str
+    fixed_in: str
+
+
+@dataclass(frozen=True, slots=True)
+class OptionInfo:
+    """An option for `--set`."""
+
+    name: str
+    default: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabInfo:
+    """A lab as listed by `pdchaos lab list`."""
+
+    name: str
+    kind: str
+    about: str
+    upstream: str
+    builds: tuple[BuildInfo, ...]
+    options: tuple[OptionInfo, ...]
+
+
+def catalogue() -> list[LabInfo]:
+    """Every lab there is."""
+    return [
+        LabInfo(
+            name=SIM,
+            kind="embedded",
+            about="router, prefill and decode as processes on this machine that behave as SGLang PD does; no GPU",
+            upstream="sglang 0.5.14 and 0.5.16, sglang-router 0.3.2",
+            builds=tuple(
+                BuildInfo(build.name, build.about, build.version, build.upstream, build.fixed_in)
+                for build in BUILDS.values()
+            ),
+            options=tuple(
+                OptionInfo(option.name, str(option.default), option.metadata["about"])
+                for option in dataclasses.fields(Settings)
+            ),
+        )
+    ]
+
+
+def parse_lab(text: str, options: Mapping[str, str]) -> LabSpec:
+    """A lab from `sim` or `sim@BUILD` and `--set` options; UsageError names the nearest thing that exists."""
+    name, _, build = text.partition("@")
+    build = build or HEALTHY
+    if name != SIM:
+        raise UsageError(f"there is no lab {name!r}", hint=_suggest(name, [SIM]))
+    if build not in BUILDS:
+        raise UsageError(f"lab {SIM} has no build {build!r}", hint=_suggest(build, list(BUILDS)))
+    known = {option.name: option for option in dataclasses.fields(Settings)}
+    values: dict[str, Any] = {}
+    for key, value in options.items():
+        if key not in known:
+            raise UsageError(f"lab {SIM} has no option {key!r}", hint=_suggest(key, list(known)))
+        values[key] = _option_value(known[key], value)
+    return LabSpec(name=SIM, build=build, settings=Settings(**values))
+
+
+def _option_value(option: dataclasses.Field[Any], text: str) -> int | float | str:
+    if isinstance(option.default, str):
+        if not text:
+            raise UsageError(f"option {option.name} must not be empty")
+        return text
+    kind = int if isinstance(option.default, int) else float
+    least, most = option.metadata["least"], option.metadata["most"]
+    try:
+        value: int | float = kind(text)
+    except ValueError:
+        word = "a whole number" if kind is int else "a number"
+        raise UsageError(f"option {option.name}={text!r} is not {word}", hint=str(option.metadata["about"])) from None
+    if not least <= value <= most:
+        raise UsageError(f"option {option.name}={text} is out of range", hint=f"from {least:g} to {most:g}")
+    return value
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+
+
+# ------------------------------------------------------------------------------------------------ what runs
+
+
+@dataclass(slots=True)
+class _Running:
+    """One process of a lab."""
+
+    config: NodeConfig
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    ready: int = field(repr=False)  # our end of the pipe on which it says that it serves
+    bootstrap_port: int | None = None
+
+
+class RunningLab:
+    """A lab that serves. Leaving the context, or `stop`, ends every process of it."""
+
+    def __init__(self, spec: LabSpec, folder: Path) -> None:
+        self.spec = spec
+        self.folder = folder
+        self._nodes: list[_Running] = []
+        self._metrics_url = ""
+
+    @property
+    def name(self) -> str:
+        """`lab:sim`."""
+        return self.spec.title
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the nodes, router first."""
+        return [node.process.pid for node in self._nodes]
+
+    @property
+    def target(self) -> Target:
+        """The lab as a target file would describe it."""
+        settings = self.spec.settings
+        clocks = Clocks.scaled(settings.time_scale)
+        by_role: dict[Role, list[ServerSpec]] = {"router": [], "prefill": [], "decode": []}
+        for node in self._nodes:
+            by_role[node.config.role].append(
+                ServerSpec(
+                    url=node.url,
+                    metrics=self._metrics_url if node.config.role == "router" else None,
+                    log=[str(node.log)],
+                    pid=node.process.pid,
+                    bootstrap_port=node.bootstrap_port,
+                    name=node.config.name,
+                )
+            )
+        return Target(
+            version=1,
+            name="lab-sim",
+            about="an embedded lab",
+            router=by_role["router"][0],
+            prefill=by_role["prefill"],
+            decode=by_role["decode"],
+            model=settings.model,
+            timeouts={"waiting": clocks.waiting_timeout_s},
+            gauge_lag=GAUGE_LAG_S * settings.time_scale,
+            time_scale=settings.time_scale,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> list[int]:
+        """SIGTERM, then SIGKILL, each process by its id; the ids of those that would not die."""
+        running = [node for node in self._nodes if node.process.poll() is None]
+        for node in running:
+            node.process.terminate()
+        _wait_all(running)
+        running = [node for node in running if node.process.poll() is None]
+        for node in running:
+            node.process.kill()
+        _wait_all(running)
+        for node in self._nodes:
+            if node.process.stdin is not None:
+                node.process.stdin.close()
+        return [node.process.pid for node in running if node.process.poll() is None]
+
+
+def _wait_all(nodes: list[_Running]) -> None:
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    for node in nodes:
+        try:
+            node.process.wait(max(0.01, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            continue
+
+
+# ------------------------------------------------------------------------------------------------ starting
+
+
+def start_lab(spec: LabSpec, folder: Path, progress: Callable[[str], None], *, run_id: str = "") -> RunningLab:
+    """Start every process of a lab and return once all serve; LabError carries the tail of a failed one's log."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lab = RunningLab(spec, folder)
+    try:
+        _launch(lab, run_id or os.environ.get(RUN_ID_VARIABLE, "") or uuid.uuid4().hex, progress)
+        _await_ready(lab._nodes, progress)  # noqa: SLF001, one module
+    except BaseException:
+        lab.stop()
+        raise
+    return lab
+
+
+def _launch(lab: RunningLab, run_id: str, progress: Callable[[str], None]) -> None:
+    settings = lab.spec.settings
+    router, metrics = _listen(settings.port), _listen(0)
+    lab._metrics_url = f"{_url(metrics)}/metrics"  # noqa: SLF001, one module
+    workers: dict[str, tuple[Upstream, ...]] = {}
+    listeners: list[tuple[Role, str, dict[str, socket.socket]]] = []
+    roles: tuple[tuple[Role, int], ...] = (("prefill", settings.prefill), ("decode", settings.decode))
+    for role, count in roles:
+        upstreams = []
+        for ordinal in range(count):
+            sockets = {"http": _listen(0)}
+            if role == "prefill":
+                sockets["bootstrap"] = _listen(0)
+            upstreams.append(Upstream(_url(sockets["http"]), _port(sockets.get("bootstrap")) or 0))
+            listeners.append((role, f"{role}-{ordinal}", sockets))
+        workers[role] = tuple(upstreams)
+    listeners.insert(0, ("router", "router", {"http": router, "metrics": metrics}))
+    for role, name, sockets in listeners:
+        known = workers if role == "router" else {}
+        lab._nodes.append(_spawn(lab, role, name, sockets, known, run_id))  # noqa: SLF001, one module
+        progress(f"{name} started, pid {lab.pids[-1]}")
+
+
+def _spawn(
+    lab: RunningLab,
+    role: Role,
+    name: str,
+    sockets: Mapping[str, socket.socket],
+    workers: Mapping[str, tuple[Upstream, ...]],
+    run_id: str,
+) -> _Running:
+    url, bootstrap_port = _url(sockets["http"]), _port(sockets.get("bootstrap"))
+    ready, ready_theirs = os.pipe()
+    config = NodeConfig(
+        role=role,
+        name=name,
+        build=lab.spec.build,
+        settings=lab.spec.settings,
+        sockets={use: each.fileno() for use, each in sockets.items()},
+        ready_fd=ready_theirs,
+        bootstrap_port=bootstrap_port or 8998,
+        prefill=workers.get("prefill", ()),
+        decode=workers.get("decode", ()),
+    )
+    path = lab.folder / f"{name}.log"
+    try:
+        with path.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"chaos.lab.sim.{role}"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=(*config.sockets.values(), ready_theirs),
+                env={**os.environ, RUN_ID_VARIABLE: run_id},
+                # a group of its own: ctrl-C goes to the owner only, and a stopped group whose owner dies is
+                # woken by the kernel (SIGHUP, SIGCONT), so that it can notice and end
+                process_group=0,
+            )
+    except OSError as error:
+        raise LabError(f"{name} could not be started: {error}") from error
+    finally:
+        os.close(ready_theirs)
+        for each in sockets.values():
+            each.close()
+    node = _Running(config, url, process, path, ready, bootstrap_port)
+    if process.stdin is not None:
+        try:
+            process.stdin.write(config.to_json().encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it died at once; waiting for it says how
+    return node
+
+
+def _await_ready(nodes: list[_Running], progress: Callable[[str], None]) -> None:
+    """Wait until each node has said that it serves; the first that ends instead is the error."""
+    waiting = {node.ready: node for node in nodes}
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    try:
+        while waiting:
+            readable, _, _ = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))
+            for fd in readable:
+                node = waiting[fd]
+                if not os.read(fd, 1):
+                    raise _start_error(node, f"died while starting ({_exit_status(node.process)})")
+                del waiting[fd]
+                progress(f"{node.config.name} serves on {node.url}")
+            if not readable:
+                late = next(iter(waiting.values()))
+                raise _start_error(late, f"did not become ready within {READY_TIMEOUT_S:g} s")
+    finally:
+        for node in nodes:
+            os.close(node.ready)
+
+
+def _start_error(node: _Running, what: str) -> LabError:
+    return LabError(f"{node.config.name} {what}\n{log_tail(node.log)}", hint=f"whole log: {node.log}")
+
+
+def _exit_status(process: subprocess.Popen[bytes]) -> str:
+    code = process.wait(STOP_TIMEOUT_S)
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def log_tail(path: Path, lines: int = _TAIL_LINES) -> str:
+    """The last lines of a log, or that there is nothing in it."""
+    try:
+        text = path.read_text(errors="replace")
+    except OSError as error:
+        return f"({error})"
+    return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket()
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((_HOST, port))
+        listening.listen(1024)
+    except OSError as error:
+        listening.close()
+        raise LabError(
+            f"port {port} on {_HOST} cannot be used: {error.strerror}", hint="--set port=0 takes a free one"
+        ) from error
+    return listening
+
+
+def _port(listening: socket.socket | None) -> int | None:
+    return listening.getsockname()[1] if listening is not None else None
+
+
+def _url(listening: socket.socket) -> str:
+    return f"http://{_HOST}:{_port(listening)}"

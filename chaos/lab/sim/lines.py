@@ -1,0 +1,58 @@
+"""Log lines as the engine writes them: no level, no logger name; the scheduler on stderr, the access log on stdout.
+
+Prefix and templates are those of sglang 0.5.14 (`configure_logger` in utils/common.py, uvicorn's access format). Each
+line is one write, so lines of the control thread and of the loop never mix within a line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from http import HTTPStatus
+
+_OUT, _ERR = 1, 2
+
+
+def _write(fd: int, text: str) -> None:
+    os.write(fd, text.encode(errors="replace"))
+
+
+def _stamp() -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def scheduler(message: str) -> None:
+    """A line of the scheduler or the tokenizer manager (one rank, so no rank in the prefix)."""
+    _write(_ERR, f"[{_stamp()}] {message}\n")
+
+
+def access(peer: str, method: str, target: str, status: int) -> None:
+    """A line of uvicorn's access log."""
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    _write(_OUT, f'[{_stamp()}] INFO:     {peer} - "{method} {target} HTTP/1.1" {status} {phrase}\n')
+
+
+def uvicorn(message: str) -> None:
+    """A line of uvicorn itself (it goes to stderr, without the engine's prefix)."""
+    _write(_ERR, f"[{_stamp()}] INFO:     {message}\n")
+
+
+def gateway(level: str, module: str, message: str) -> None:
+    """A line of the Rust router (stdout)."""
+    _write(_OUT, f"{_stamp()} {level:>5} smg::{module}: {message}\n")
+
+
+class Once:
+    """Lines of `logger.warning_once`: each text once per process life."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(self, message: str) -> None:
+        """Write the line unless this process has written it before."""
+        if message not in self._said:
+            self._said.add(message)
+            scheduler(message)

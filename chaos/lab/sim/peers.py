@@ -1,0 +1,158 @@
+"""The decode's view of prefill nodes: discovery over `/route`, control frames over PUSH sockets, heartbeats."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import aiohttp
+import zmq
+
+from chaos.lab.sim import lines
+from chaos.lab.sim.control import ABORT_TAG, GUARD, NO_ROOM
+
+if TYPE_CHECKING:
+    from chaos.lab.sim.config import Clocks
+
+FETCH_ATTEMPTS = 15
+HEARTBEAT_MAX_FAILURES = 2
+_LEAST_HTTP_TIMEOUT_S = 1.0  # scaled timeouts must not call a starved machine's peer dead
+_TOPOLOGY = "prefill_dp_rank=-1&prefill_cp_rank=-1&target_tp_rank=-1&target_pp_rank=-1"
+_RANK = "prefill_dp_rank=0&prefill_cp_rank=0&target_tp_rank=0&target_pp_rank=0"
+
+
+class PeerEvents(Protocol):
+    """Who is told what became of a prefill node."""
+
+    def on_peer_ready(self, peer: PrefillPeer) -> None:
+        """Its control socket is known, and we are registered there."""
+
+    def on_peer_unknown(self, peer: PrefillPeer, reason: str) -> None:
+        """It could not be found."""
+
+    def on_peer_lost(self, peer: PrefillPeer) -> None:
+        """It was healthy before and does not answer any more."""
+
+
+@dataclass(slots=True, eq=False)
+class PrefillPeer:
+    """One prefill node, by the address of its bootstrap server."""
+
+    addr: str
+    socket: zmq.Socket[bytes] | None = None
+    missed: int = 0
+    fetching: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def ready(self) -> bool:
+        """Whether frames can be sent."""
+        return self.socket is not None
+
+
+class Peers:
+    """Every prefill node this decode node has talked to."""
+
+    def __init__(self, *, agent: str, kv_port: int, clocks: Clocks, events: PeerEvents) -> None:
+        self._agent = agent
+        self._kv_port = kv_port
+        self._clocks = clocks
+        self._events = events
+        self._peers: dict[str, PrefillPeer] = {}
+        self._lost: set[str] = set()
+        self._own: zmq.Socket[bytes] = zmq.Context.instance().socket(
+            zmq.PULL
+        )  # part of every frame; NIXL's decode reads nothing from it
+        self._own_port: int = self._own.bind_to_random_port("tcp://127.0.0.1")
+        timeout = aiohttp.ClientTimeout(total=max(clocks.health_pause_s * 3, _LEAST_HTTP_TIMEOUT_S))
+        self._http = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(force_close=True))
+
+    def get(self, addr: str) -> PrefillPeer:
+        """The peer at a bootstrap address; an unknown one is looked up in the background."""
+        peer = self._peers.get(addr)
+        if peer is None:
+            if addr in self._lost:
+                self._lost.discard(addr)
+                lines.scheduler(f"Attempting to reconnect to {addr}...")
+            peer = self._peers[addr] = PrefillPeer(addr)
+            peer.fetching = asyncio.create_task(self._fetch(peer))
+        return peer
+
+    # ------------------------------------------------------------------ frames
+
+    def send_transfer_info(self, peer: PrefillPeer, room: int, *, pages: int, aux_index: int) -> None:
+        """Tell prefill where a room's KV goes. There is no acknowledgement, and the send has no timeout."""
+        indices = array.array("i", range(pages)).tobytes()
+        self._send(peer, [GUARD, *self._room_and_me(room), self._agent.encode(), indices, b"%d" % aux_index, b"1", b"",
+                          b"0"])  # fmt: skip
+
+    def send_abort(self, peer: PrefillPeer, room: int) -> None:
+        """Give a room up (`CommonKVReceiver.abort`, 0.5.13 and later)."""
+        self._send(peer, [ABORT_TAG, *self._room_and_me(room)])
+
+    def _register(self, peer: PrefillPeer) -> None:
+        metadata = f"127.0.0.1:{self._kv_port}".encode()
+        pointers = [b""] * 3
+        self._send(peer, [GUARD, NO_ROOM, b"127.0.0.1", b"%d" % self._own_port, self._agent.encode(), metadata,
+                          *pointers, b"0", b"1", b"0", b"64"])  # fmt: skip
+
+    def _room_and_me(self, room: int) -> list[bytes]:
+        return [b"%d" % room, b"127.0.0.1", b"%d" % self._own_port]
+
+    @staticmethod
+    def _send(peer: PrefillPeer, frames: list[bytes]) -> None:
+        if peer.socket is not None:
+            peer.socket.send_multipart(frames)
+
+    # ------------------------------------------------------------------ discovery and heartbeat
+
+    async def _fetch(self, peer: PrefillPeer) -> None:
+        for attempt in range(FETCH_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(self._clocks.fetch_pause_s)
+            try:
+                async with self._http.get(f"http://{peer.addr}/route?{_TOPOLOGY}") as reply:
+                    if reply.status != 200:
+                        text = await reply.text()
+                        lines.scheduler(f"Failed to get prefill server info: {reply.status}, {text}")
+                        continue
+                async with self._http.get(f"http://{peer.addr}/route?{_RANK}") as reply:
+                    rank = await reply.json()
+                    where = f"tcp://{rank['rank_ip']}:{rank['rank_port']}"
+            except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+                lines.scheduler(f"Error fetching prefill server info from bootstrap: {error}")
+                continue
+            peer.socket = zmq.Context.instance().socket(zmq.PUSH)
+            peer.socket.connect(where)
+            self._register(peer)
+            self._events.on_peer_ready(peer)
+            return
+        reason = f"Could not fetch prefill parallel info from {peer.addr} after {FETCH_ATTEMPTS} attempts"
+        lines.scheduler(reason)
+        self._peers.pop(peer.addr, None)
+        self._events.on_peer_unknown(peer, reason)
+
+    async def heartbeat(self) -> None:
+        """Ask every known prefill's bootstrap server whether it lives, until cancelled."""
+        while True:
+            await asyncio.sleep(self._clocks.heartbeat_s)
+            for peer in [peer for peer in self._peers.values() if peer.ready]:
+                peer.missed = 0 if await self._is_alive(peer) else peer.missed + 1
+                if peer.missed >= HEARTBEAT_MAX_FAILURES:
+                    self._drop(peer)
+
+    async def _is_alive(self, peer: PrefillPeer) -> bool:
+        try:
+            async with self._http.get(f"http://{peer.addr}/health") as reply:
+                return reply.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    def _drop(self, peer: PrefillPeer) -> None:
+        self._peers.pop(peer.addr, None)
+        self._lost.add(peer.addr)
+        if peer.socket is not None:
+            peer.socket.close(linger=0)
+            peer.socket = None
+        self._events.on_peer_lost(peer)

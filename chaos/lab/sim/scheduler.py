@@ -1,0 +1,156 @@
+"""What the two schedulers have in common: being woken, idling, finishing requests, and who listens to their output."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from chaos.lab.sim import lines
+from chaos.lab.sim.request import Finish
+
+if TYPE_CHECKING:
+    from chaos.lab.sim.config import Clocks, Settings
+    from chaos.lab.sim.gates import Gates
+    from chaos.lab.sim.pool import KvPool
+    from chaos.lab.sim.request import Req
+    from chaos.lab.sim.stats import NodeMetrics, Stats
+
+INTERNAL_ERROR = 500
+SERVICE_UNAVAILABLE = 503
+ABORTED_WAITING = Finish("abort", "Abort in waiting queue", SERVICE_UNAVAILABLE)
+ABORTED_RUNNING = Finish("abort", "Abort in running batch")
+
+
+class Listener(Protocol):
+    """Gets what a scheduler produces (the detokenizer's and tokenizer manager's end)."""
+
+    def on_output(self, req: Req) -> None:
+        """`req` has new tokens, or has finished."""
+
+    def on_health_signal(self) -> None:
+        """A batch finished while a health check had been dropped for business."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What every scheduler is built from."""
+
+    settings: Settings
+    clocks: Clocks
+    pool: KvPool
+    metrics: NodeMetrics
+    gates: Gates
+
+
+class Scheduler:
+    """Base of both schedulers: one task that runs whenever something happened, and a slow tick for idle work."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.settings = parts.settings
+        self.clocks = parts.clocks
+        self.pool = parts.pool
+        self.metrics = parts.metrics
+        self.gates = parts.gates
+        self.listener: Listener | None = None
+        self._wake = asyncio.Event()
+        self._health_checks_dropped = 0
+        self.gates.on_change = self.wake
+
+    def wake(self) -> None:
+        """Something changed: look at the queues."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._idle_ticks())
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                await self.advance()
+
+    # ------------------------------------------------------------------ what each side does in its own way
+
+    def submit(self, req: Req) -> None:
+        """Take a new request."""
+        raise NotImplementedError
+
+    def abort(self, rid: str, *, abort_all: bool) -> None:
+        """Abort every request whose rid starts with `rid` (an empty one is refused before it gets here)."""
+        raise NotImplementedError
+
+    async def advance(self) -> None:
+        """Move requests along the queues as far as they go now."""
+        raise NotImplementedError
+
+    def stats(self) -> Stats:
+        """What the gauges would show if they were written now."""
+        raise NotImplementedError
+
+    def is_fully_idle(self) -> bool:
+        """Whether nothing runs, waits or is being transferred."""
+        raise NotImplementedError
+
+    def is_batch_running(self) -> bool:
+        """Whether a new health check is dropped, because the next batch result will answer it."""
+        raise NotImplementedError
+
+    def on_tick(self) -> None:
+        """Slow checks, such as timeouts."""
+
+    # ------------------------------------------------------------------ shared
+
+    def drop_health_check(self) -> None:
+        """Busy: no request is made of a health check, the next batch result answers it."""
+        self._health_checks_dropped += 1
+
+    def after_batch(self) -> None:
+        """A batch result exists: answer the health checks that were dropped."""
+        if self._health_checks_dropped and self.listener is not None:
+            self._health_checks_dropped = 0
+            self.listener.on_health_signal()
+
+    def emit(self, req: Req) -> None:
+        """Hand one more token of a request to its client."""
+        self._generate(req)
+        self._tell(req)
+
+    def finish(self, req: Req, finish: Finish, *, tokens: int = 0) -> None:
+        """End a request, with a last token or none; its memory is free from now on."""
+        for _ in range(tokens):
+            self._generate(req)
+        req.finish = finish
+        self.pool.free(req.rid)
+        self._tell(req)
+
+    @staticmethod
+    def _generate(req: Req) -> None:
+        if req.continuation is not None:
+            req.pending.append(req.continuation.token(req.generated))
+            req.generated += 1
+
+    def _tell(self, req: Req) -> None:
+        if self.listener is not None:
+            self.listener.on_output(req)
+
+    async def _idle_ticks(self) -> None:
+        lag = self.clocks.idle_log_s
+        while True:
+            await asyncio.sleep(min(0.25, lag / 20))
+            self.on_tick()
+            if time.monotonic() - self.metrics.last_write > lag and self.is_fully_idle():
+                self.metrics.write(self.stats())
+
+    def flush_cache(self) -> bool:
+        """Flush only when fully idle, as the engine does."""
+        if self.is_fully_idle():
+            lines.scheduler("Cache flushed successfully!")
+            return True
+        now = self.stats()
+        lines.scheduler(
+            "Cache not flushed because there are pending requests. "
+            f"#queue-req: {now.num_queue_reqs}, #running-req: {now.num_running_reqs}"
+        )
+        return False
