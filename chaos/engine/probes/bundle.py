@@ -88,8 +88,8 @@ class Probes:
         """The latest backlog gauges with their age."""
         return self._metrics.readings(self._clock.now_ns())
 
-    def wave_fired(self) -> None:
-        """A wave was fired: send a fresh canary now, however many from before still hang."""
+    def mark(self) -> None:
+        """Something happened to the deployment: send a fresh canary now, however many from before still hang."""
         self._canary.mark()
 
     def pause_for_idle(self) -> None:

@@ -29,10 +29,15 @@ HEAD_BYTES = 64 << 10
 
 
 def request_body(api: Api, run_id: str, req: str, *, model: str, max_tokens: int) -> bytes:
-    """The request. Its first word is new to any cache; its id is no prefix of another (SGLang matches those)."""
+    """The request. Its first word is new to any cache.
+
+    Its id, `canary-RUN-000123`, begins as packs expect of our own traffic, is no prefix of another one (SGLang's
+    /abort_request matches prefixes), and is no other run's.
+    """
+    kind, _, number = req.rpartition("-")
     digest = hashlib.sha256(f"{run_id}/{req}".encode()).hexdigest()
     prompt = " ".join([digest[:16], *(digest[n : n + 3] for n in range(16, 16 + 3 * PROMPT_WORDS, 3))])
-    rid = f"{run_id}-{req}"
+    rid = f"{kind}-{run_id}-{number}"
     if api == "generate":
         sampling = {"max_new_tokens": max_tokens, "temperature": 0}
         return msgspec.json.encode({"text": prompt, "sampling_params": sampling, "stream": True, "rid": rid})

@@ -122,6 +122,11 @@ class LogProbe:
         for file in self._files:
             if file.blind_cause:
                 self._lost(file, self._clock.now_ns())
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the files without a further look."""
+        for file in self._files:
             file.tail.close()
 
     # ------------------------------------------------------------------------------------------ inside

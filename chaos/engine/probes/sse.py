@@ -18,12 +18,17 @@ class SseDecoder:
     """Feed it bytes, get the data of each complete event."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The events that `chunk` completes."""
-        *lines, self._rest = _LINE_END.split(self._rest + chunk)
+        within_line = b"\n" not in chunk and b"\r" not in chunk and not self._rest.endswith(b"\r")
+        self._rest += chunk
+        lines: list[bytes] = []
+        if not within_line:  # else a line of megabytes would be searched once per chunk
+            *lines, rest = _LINE_END.split(bytes(self._rest))
+            self._rest = bytearray(rest)
         events = [event for line in lines if (event := self._line(line)) is not None]
         if len(self._rest) + sum(map(len, self._data)) > MAX_EVENT_BYTES:
             raise SseError(f"an event longer than {MAX_EVENT_BYTES} bytes")
@@ -31,8 +36,8 @@ class SseDecoder:
 
     def finish(self) -> list[bytes]:
         """What the end of the stream completes: servers do not always send the last blank line."""
-        events = [event for line in (self._rest.rstrip(b"\r"), b"") if (event := self._line(line)) is not None]
-        self._rest = b""
+        events = [event for line in (bytes(self._rest).rstrip(b"\r"), b"") if (event := self._line(line)) is not None]
+        self._rest.clear()
         return events
 
     def _line(self, line: bytes) -> bytes | None:

@@ -1,0 +1,360 @@
+"""Logs: only new lines count, rotation and truncation are seen, blindness is evidence lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from probe_helpers import Recorder, VirtualClock, until
+from test_probe_scan import SIGNATURES
+
+from chaos.engine.ports import SystemClock
+from chaos.engine.probes import logs, tail
+from chaos.engine.probes.logs import LogProbe, LogSource
+from chaos.engine.probes.scan import Scanner
+from chaos.engine.probes.tail import LogTail
+from chaos.model.events import EvidenceLost, LogCovered, LogHit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class Watched:
+    """A log file with a probe on it, on virtual time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.emit = Recorder()
+        self.clock = VirtualClock()
+        source = LogSource(node="prefill-0", stream="log", path=path, signatures=tuple(SIGNATURES))
+        self.probe = LogProbe([source], emit=self.emit, clock=self.clock)
+
+    def write(self, content: bytes) -> None:
+        with self.path.open("ab") as file:
+            file.write(content)
+
+    async def look(self) -> None:
+        await self.clock.advance(0.2)
+        while await self.probe.look():
+            pass
+
+    @property
+    def hits(self) -> list[tuple[str, int]]:
+        return [(hit.line, hit.offset) for hit in self.emit.of(LogHit)]
+
+    @property
+    def ranges(self) -> list[tuple[int, int, int, str]]:
+        return [(c.start, c.end, c.lost, c.note) for c in self.emit.of(LogCovered)]
+
+    @property
+    def lost(self) -> list[str]:
+        return [lost.cause for lost in self.emit.of(EvidenceLost)]
+
+
+@pytest.fixture
+def watch() -> Iterator[Callable[[Path], Watched]]:
+    """Makes probes on logs and lets go of their files at the end."""
+    made: list[Watched] = []
+
+    def make(path: Path) -> Watched:
+        made.append(Watched(path))
+        return made[-1]
+
+    yield make
+    for watched in made:
+        watched.probe.close()
+
+
+@pytest.fixture
+def log(tmp_path: Path, watch: Callable[[Path], Watched]) -> Watched:
+    path = tmp_path / "prefill.log"
+    path.write_bytes(b"thread-0 died long ago\n")
+    return watch(path)
+
+
+async def test_lines_of_a_former_life_do_not_count_and_new_ones_do(log: Watched) -> None:
+    log.write(b"[2026-06-27 10:16:12] fine\nthread-1 died\n")
+    await log.look()
+    await log.probe.finish()
+    (hit,) = log.emit.of(LogHit)
+    assert ("thread-1 died", 50, "first", "symptom", "prefill-0", "2026-06-27 10:16:12") == (
+        hit.line,
+        hit.offset,
+        hit.signature,
+        hit.klass,
+        hit.node,
+        hit.log_time,
+    )
+    assert [(23, 64, 0, "")] == log.ranges
+    assert [] == log.lost
+
+
+async def test_a_log_in_which_nothing_happened_is_covered_not_silent(log: Watched) -> None:
+    await log.probe.finish()
+    assert [(23, 23, 0, "")] == log.ranges
+
+
+async def test_coverage_comes_in_ranges_that_join(log: Watched) -> None:
+    log.write(b"one\n")
+    await log.look()
+    log.probe.checkpoint()
+    log.write(b"two\nthree\n")
+    await log.look()
+    await log.probe.finish()
+    assert [(23, 27, 0, ""), (27, 37, 0, "")] == log.ranges
+    assert [1, 2] == [covered.lines for covered in log.emit.of(LogCovered)]
+
+
+async def test_a_line_counts_when_it_is_whole(log: Watched) -> None:
+    log.write(b"thread-1 di")
+    await log.look()
+    assert [] == log.hits
+    log.write(b"ed\n")
+    await log.look()
+    assert [("thread-1 died", 23)] == log.hits
+
+
+async def test_a_last_line_without_an_end_counts_at_the_end(log: Watched) -> None:
+    log.write(b"thread-1 died")
+    await log.look()
+    await log.probe.finish()
+    assert [("thread-1 died", 23)] == log.hits
+
+
+async def test_progress_bars_are_lines_of_their_own(log: Watched) -> None:
+    log.write(b"10%|#\rthread-1 died\r20%|##\r\nthread-2 died\r\n")
+    await log.look()
+    assert ["thread-1 died", "thread-2 died"] == [line for line, _ in log.hits]
+
+
+async def test_binary_bytes_are_kept_readable(log: Watched) -> None:
+    log.write(b"\x00\xff\xfe thread-1 died \x80\n")
+    await log.look()
+    assert [("\x00\ufffd\ufffd thread-1 died \ufffd", 23)] == log.hits
+
+
+async def test_a_long_line_is_cut(log: Watched) -> None:
+    log.write(b"thread-1 died " + b"x" * 10_000 + b"\n")
+    await log.look()
+    assert [4096] == [len(line) for line, _ in log.hits]
+
+
+async def test_bytes_without_any_line_end_do_not_fill_the_memory(log: Watched) -> None:
+    log.write(b"\x00" * (3 << 20) + b" thread-1 died\n")
+    await log.look()
+    assert len(log.probe._files[0].tail._partial) <= tail.MAX_PARTIAL_BYTES
+    assert 1 == len(log.hits)
+
+
+async def test_a_rotated_log_is_read_to_its_end_and_the_new_one_from_its_beginning(log: Watched) -> None:
+    log.write(b"thread-1 died\n")
+    await log.look()
+    log.write(b"thread-2 died\nthread-3 di")
+    log.path.rename(log.path.with_suffix(".1"))
+    log.path.write_bytes(b"thread-4 died\n")
+    await log.look()
+    await log.probe.finish()
+    assert [("thread-1 died", 23), ("thread-2 died", 37), ("thread-4 died", 0)] == log.hits
+    assert [(23, 62, 0, "rotated"), (0, 14, 0, "")] == log.ranges
+    assert [] == log.lost
+
+
+async def test_a_renamed_log_that_is_still_written_is_still_read(log: Watched) -> None:
+    moved = log.path.with_suffix(".1")
+    log.path.rename(moved)
+    await log.look()
+    with moved.open("ab") as file:
+        file.write(b"thread-1 died\n")
+    log.path.touch()  # logrotate makes an empty successor; the writer has not opened it yet
+    await log.look()
+    assert [("thread-1 died", 23)] == log.hits
+
+
+async def test_a_deleted_log_is_read_on_and_said_to_be_gone(log: Watched) -> None:
+    with log.path.open("ab") as writer:
+        log.path.unlink()
+        writer.write(b"thread-1 died\n")
+        writer.flush()
+        await log.look()
+    await log.probe.finish()
+    assert [("thread-1 died", 23)] == log.hits
+    assert "deleted" in log.ranges[0][3]
+
+
+async def test_a_truncated_log_starts_again_and_what_was_lost_is_said(log: Watched) -> None:
+    log.write(b"thread-1 died\n")
+    await log.look()
+    log.path.write_bytes(b"thread-2 died\n")
+    await log.look()
+    await log.probe.finish()
+    assert [("thread-1 died", 23), ("thread-2 died", 0)] == log.hits
+    assert [(23, 37, 0, "truncated"), (0, 14, 0, "")] == log.ranges
+    assert ["log truncated: what was written between the last look and the cut is lost"] == log.lost
+
+
+async def test_a_log_cut_and_grown_beyond_the_cursor_between_two_looks_is_noticed(log: Watched) -> None:
+    await log.look()
+    log.path.write_bytes(b"a new life\nthread-2 died\nand much more of it\n")
+    await log.look()
+    assert [("thread-2 died", 11)] == log.hits
+    assert 1 == len(log.lost)
+
+
+async def test_a_log_that_is_not_there_yet_is_read_from_its_beginning_once_it_is(
+    tmp_path: Path, watch: Callable[[Path], Watched]
+) -> None:
+    log = watch(tmp_path / "late.log")
+    await log.look()
+    log.write(b"thread-1 died\n")
+    await log.look()
+    await log.probe.finish()
+    assert [("thread-1 died", 0)] == log.hits
+    assert [(0, 14, 0, "")] == log.ranges
+    assert [] == log.lost
+
+
+async def test_a_log_that_never_appears_is_evidence_lost(tmp_path: Path, watch: Callable[[Path], Watched]) -> None:
+    log = watch(tmp_path / "never.log")
+    began_ns = log.clock.now_ns()
+    await log.look()
+    await log.probe.finish()
+    (lost,) = log.emit.of(EvidenceLost)
+    assert ("logs", "prefill-0", "log: missing", began_ns, log.clock.now_ns()) == (
+        lost.probe,
+        lost.node,
+        lost.cause,
+        lost.from_ns,
+        lost.to_ns,
+    )
+    assert [] == log.ranges
+
+
+async def test_a_directory_or_a_pipe_in_place_of_a_log_is_evidence_lost_and_blocks_nobody(
+    tmp_path: Path, watch: Callable[[Path], Watched]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        log = watch(path)
+        await log.look()
+        await log.probe.finish()
+        assert ["log: not a regular file"] == log.lost
+
+
+async def test_a_log_unreadable_for_a_while_is_read_on_where_it_was_and_the_gap_is_said(
+    log: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.write(b"thread-1 died\n")
+    await log.look()
+    real = os.pread
+
+    def broken(*_: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", broken)
+    log.write(b"thread-2 died\n")
+    seen_ns = log.probe._last_look_ns
+    await log.look()
+    monkeypatch.setattr(os, "pread", real)
+    await log.look()
+    await log.probe.finish()
+    assert ["thread-1 died", "thread-2 died"] == [line for line, _ in log.hits]
+    (lost,) = log.emit.of(EvidenceLost)
+    assert ("log: Input/output error", seen_ns) == (lost.cause, lost.from_ns)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+async def test_a_log_without_permission_is_evidence_lost(log: Watched, watch: Callable[[Path], Watched]) -> None:
+    log.path.chmod(0)
+    log = watch(log.path)
+    await log.probe.finish()
+    assert ["log: Permission denied"] == log.lost
+
+
+async def test_the_first_hits_are_kept_raw_and_the_rest_counted_every_second(
+    log: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "RAW_HITS", 3)
+    log.write(b"thread-1 died\n" * 10)
+    await log.look()
+    assert [1, 1, 1] == [hit.count for hit in log.emit.of(LogHit)]
+    await log.clock.advance(1)
+    log.write(b"thread-1 died\n" * 5)
+    await log.look()
+    assert [1, 1, 1, 12] == [hit.count for hit in log.emit.of(LogHit)]
+    log.write(b"thread-1 died\n")
+    await log.probe.finish()
+    assert [1, 1, 1, 12, 1] == [hit.count for hit in log.emit.of(LogHit)]
+
+
+async def test_echoes_of_one_occurrence_are_not_counted_again(log: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "RAW_HITS", 2)
+    log.write(b"".join(b"room=%d gone\n" % (n // 2) for n in range(10)))
+    await log.look()
+    await log.probe.finish()
+    assert [("0", 1), ("0", 1), ("", 4)] == [(hit.key, hit.count) for hit in log.emit.of(LogHit)]
+
+
+async def test_a_flood_of_ten_thousand_lines_a_second_is_kept_up_with_and_stalls_no_loop(
+    tmp_path: Path, watch: Callable[[Path], Watched]
+) -> None:
+    """Counts, not times: the machine may starve. Ten seconds' worth of lines are read in one go, off the loop."""
+    log = watch(tmp_path / "flood.log")
+    filler = b"[2026-06-27 10:16:12 TP0] Decode batch, #running-req: 48, #token: 11234, token usage: 0.34, rest\n"
+    for n in range(10):
+        log.write(filler * 10_000 + b"thread-%d died\n" % n)
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
+
+    ticking = asyncio.create_task(tick())
+    await log.look()
+    ticking.cancel()
+    assert [f"thread-{n} died" for n in range(10)] == [line for line, _ in log.hits]
+    assert ticks > 100
+
+
+async def test_a_look_that_is_cancelled_loses_no_line(log: Watched) -> None:
+    clock = SystemClock()
+    source = LogSource(node="prefill-0", stream="log", path=log.path, signatures=tuple(SIGNATURES))
+    probe = LogProbe([source], emit=log.emit, clock=clock, poll_s=0.001)
+    run = asyncio.create_task(probe.run())
+    for n in range(300):
+        log.write(b"thread-%d died\n" % n)
+        await asyncio.sleep(0)
+    await until(lambda: log.hits)
+    run.cancel()
+    await asyncio.wait([run])
+    await probe.finish()
+    assert 300 == sum(hit.count for hit in log.emit.of(LogHit))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=5), st.integers(1, 50))
+def test_hits_do_not_depend_on_how_the_file_grew(
+    tmp_path_factory: pytest.TempPathFactory, noise: bytes, cuts: list[int], budget: int
+) -> None:
+    content = noise[:100] + b"\nthread-1 died\n" + noise[100:] + b"\rroom=5 gone\n" + noise
+    path = tmp_path_factory.mktemp("grow") / "x.log"
+    grown = LogTail(path, Scanner(SIGNATURES))
+    got = []
+    for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), len(content)], strict=True):
+        with path.open("ab") as file:
+            file.write(content[a:b])
+        more = True
+        while more:
+            news = grown.look(budget)
+            more = news.more
+            got += news.hits
+    got += grown.finish()
+    grown.close()
+    whole = Scanner(SIGNATURES).scan(content)
+    assert [(found.line, found.start) for found in whole] == [(hit.found.line, hit.offset) for hit in got]
