@@ -76,13 +76,16 @@ def read(path: Path, limit: int = MAX_BYTES) -> bytes:
     """A regular file's bytes, its size checked first; UserError says why it cannot be read."""
     try:
         # O_NONBLOCK: opening a named pipe that nobody writes to would wait for ever.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            found = os.fstat(file.fileno())
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise UserError(f"{path} is not a regular file")
+                raise UserError(f"{path} is {'a folder' if stat.S_ISDIR(found.st_mode) else 'not a regular file'}")
             if found.st_size > limit:
                 raise UserError(f"{path} has {found.st_size} bytes; {limit} is the limit")
-            return file.read(limit + 1)
+            return b"".join(iter(lambda: os.read(descriptor, limit + 1), b""))[: limit + 1]
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UserError(f"{path} cannot be read: {why}") from None

@@ -141,7 +141,7 @@ def _problem(detail: ErrorDetails, place: _Place, model: type[Section]) -> Itera
             yield place.at_key.problem(message, hint)
         case "missing":
             name = str(detail["loc"][-1])
-            if not (isinstance(place.node, Mapping) and unsupported_key((*place.where, *place.node.values), name)):
+            if not _said_otherwise(name, place, _fields(model, place.where)):
                 inside = f" in `{place.label}`" if place.label else ""
                 yield (place.at_key if place.label == place.key else mark).problem(f"`{name}` is missing{inside}")
         case _ if detail["loc"][-1:] == ("[key]",):
@@ -151,6 +151,15 @@ def _problem(detail: ErrorDetails, place: _Place, model: type[Section]) -> Itera
         case _:
             message, hint = _value_words(kind, ctx, place)
             yield mark.problem(f"`{place.label}` {message}" if place.label else message, hint)
+
+
+def _said_otherwise(missing: str, place: _Place, known: list[str]) -> bool:
+    """Whether an unknown key in its place already tells of a missing one: a misspelling, or a word for later."""
+    if not isinstance(place.node, Mapping):
+        return False
+    unknown = [key for key in place.node.values if key not in known]
+    misspelt = did_you_mean(missing, unknown).startswith("did")
+    return misspelt or unsupported_key((*place.where, *unknown), missing) is not None
 
 
 _WANTED = {
@@ -181,7 +190,7 @@ def _value_words(kind: str, ctx: dict[str, Any], place: _Place) -> tuple[str, st
         message, hint = one_of(node.value if isinstance(node, Scalar) else None, _options(ctx), got)
     elif kind in _LIMITS:
         field, words = _LIMITS[kind]
-        message = f"must be {words} {ctx[field]}, not {got.removeprefix('the number ')}"
+        message = f"must be {words} {ctx[field]:g}, not {got.removeprefix('the number ')}"
     elif kind in ("too_short", "string_too_short"):
         message = "must not be empty"
     elif kind == "string_too_long":

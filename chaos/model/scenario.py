@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
 
 from chaos.model.outcomes import Outcome
 from chaos.model.tree import one_of
-from chaos.model.units import Comparison, Duration, Matching, Rate, parse_duration, shown, wrong
+from chaos.model.units import DURATION_PATTERN, Comparison, Duration, Matching, Rate, read_duration, shown, wrong
 
 CENSUS_PHASES = ("connecting", "waiting", "streaming", "thinking")
 """Where a session can be when a wave hits it (DESIGN §2)."""
@@ -167,15 +167,23 @@ class Trials(Section):
     count: int = Field(default=1, ge=1, le=1)
 
 
-def _at_most(value: object) -> object:
-    return value if value == "engine-timeouts" else parse_duration(value)
+def _at_most(value: object, info: ValidationInfo) -> str | float:
+    return "engine-timeouts" if value == "engine-timeouts" else read_duration(value, info)
+
+
+WatchLimit = Annotated[
+    Literal["engine-timeouts"] | float,
+    BeforeValidator(_at_most),
+    WithJsonSchema({"anyOf": [{"const": "engine-timeouts"}, {"type": "string", "pattern": DURATION_PATTERN}]}),
+]
+"""Until the engine's own timeouts have gone by, or for a duration."""
 
 
 class Observe(Section):
     """How long to look. `settle` before the first canary counts, `idle` without probes at the end."""
 
     settle: Duration = 10.0
-    at_most: Annotated[Literal["engine-timeouts"] | Duration, BeforeValidator(_at_most)] = "engine-timeouts"
+    at_most: WatchLimit = "engine-timeouts"
     idle: Duration = 60.0
     quiet: Duration = 10.0
     baseline: Duration = 10.0

@@ -71,13 +71,17 @@ class Matching:
         return value
 
 
+_A_DURATION = "a duration such as 25s, 300ms or 2m"
+_A_RATE = "a rate such as 20/s"
+
+
 def parse_duration(value: object) -> float:
     """Seconds of `25s`; ValueError says what is wrong. A float is taken as seconds."""
     if isinstance(value, float):
         return value
     match = fullmatch(DURATION_PATTERN, value)
     if match is None:
-        raise _no_unit(value, "a duration such as 25s, 300ms or 2m", "s")
+        raise _no_unit(value, _A_DURATION, "s")
     return float(match[1]) * _SECONDS[match[2]]
 
 
@@ -87,7 +91,7 @@ def parse_rate(value: object) -> float:
         return value
     match = fullmatch(RATE_PATTERN, value)
     if match is None:
-        raise _no_unit(value, "a rate such as 20/s", "/s")
+        raise _no_unit(value, _A_RATE, "/s")
     return float(match[1]) / _SECONDS[match[2]]
 
 
@@ -116,12 +120,18 @@ def _no_unit(value: object, what: str, unit: str) -> PydanticCustomError:
     return wrong(f"must be {what}, not {shown(value)}", f"write {number}{unit}" if bare else "")
 
 
-def _duration(value: object, info: ValidationInfo) -> float:
-    return parse_duration(str(value) if info.context == FROM_FILE and isinstance(value, float) else value)
+def read_duration(value: object, info: ValidationInfo) -> float:
+    """As `parse_duration`, except that a file cannot give a float."""
+    if info.context == FROM_FILE and isinstance(value, float):
+        raise _no_unit(value, _A_DURATION, "s")
+    return parse_duration(value)
 
 
-def _rate(value: object, info: ValidationInfo) -> float:
-    return parse_rate(str(value) if info.context == FROM_FILE and isinstance(value, float) else value)
+def read_rate(value: object, info: ValidationInfo) -> float:
+    """As `parse_rate`, except that a file cannot give a float."""
+    if info.context == FROM_FILE and isinstance(value, float):
+        raise _no_unit(value, _A_RATE, "/s")
+    return parse_rate(value)
 
 
 def _comparison(value: object) -> str:
@@ -131,13 +141,13 @@ def _comparison(value: object) -> str:
 
 Duration = Annotated[
     float,
-    BeforeValidator(_duration),
+    BeforeValidator(read_duration),
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["25s"]}),
 ]
 """Seconds, written with a unit."""
 
 Rate = Annotated[
-    float, BeforeValidator(_rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["20/s"]})
+    float, BeforeValidator(read_rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["20/s"]})
 ]
 """Events per second, written with a unit."""
 

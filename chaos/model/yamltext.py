@@ -38,9 +38,7 @@ def clean_text(text: bytes | str, file: str) -> str:
     if found := FORBIDDEN.search(text):
         line, column = position(text, found.start())
         message = f"the character U+{ord(found[0]):04X} is not allowed"
-        raise InvalidFile(
-            [Problem(file, line, column, message, "is this a text file? write it as an escape in quotes")]
-        )
+        raise InvalidFile([Problem(file, line, column, message, "is this a text file?")])
     tabs = list(_TAB_INDENT.finditer(text))[:_MAX_TAB_PROBLEMS]
     if tabs:
         at = [position(text, match.start() + match[0].index("\t")) for match in tabs]
@@ -84,7 +82,7 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed here",
         "a `:` cannot stand here",
-        "check the indentation; quote a value that contains `: `",
+        "check the indentation, or quote the value",
     ),
     ("could not find expected ':'", "a line here is not `key: value`", "is a `:` missing, or the space after it?"),
     ("found unexpected end of stream", "a quote is never closed", ""),
@@ -92,7 +90,7 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
     (
         "found unknown escape character",
         "an unknown escape after a backslash",
-        "in single quotes a backslash is just that",
+        "use single quotes",
     ),
     ("expected escape sequence", "an incomplete escape after a backslash", "use single quotes"),
     ("but found '?'", "an indentation that fits no key above it", "align it with its neighbours"),
