@@ -176,7 +176,8 @@ def parse_config(line: bytes) -> Config:
     )
     read.finish()
     tls.finish()
-    problems.extend(_inconsistent(config))
+    told = {problem.partition(":")[0] for problem in problems}
+    problems.extend(problem for problem in _inconsistent(config) if problem.partition(":")[0] not in told)
     if problems:
         raise ConfigError("\n".join(problems))
     return config

@@ -6,6 +6,7 @@ A session ends after its last round, when the load drains, or when a wave hits i
 from __future__ import annotations
 
 import asyncio
+import traceback
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Callable, Protocol
 
@@ -274,10 +275,11 @@ class Load:
 
     def _gone(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             # The others go on: ending the process now would hang up all of them.
             self.defects += 1
-            task.print_stack()
+            traceback.print_exception(type(error), error, error.__traceback__)
         self._settle()
 
     def _settle(self) -> None:

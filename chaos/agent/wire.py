@@ -159,7 +159,9 @@ class Wire(asyncio.Protocol):
 
     def close(self) -> None:
         """Close after a complete response: no hang-up."""
-        self._how = self._how or "close"
+        if self._how:
+            return
+        self._how = "close"
         if self._transport is not None:
             self._close_gently(self._transport)
 
@@ -201,7 +203,7 @@ class Wire(asyncio.Protocol):
 
     def _close_gently(self, transport: asyncio.Transport) -> None:
         transport.close()
-        if transport.get_extra_info("sslcontext") is not None:
+        if self._tls:
             self._loop.call_later(_CLOSE_GRACE_S, transport.abort)
 
     def _drain(self, sock: socket.socket) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ssl
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,26 @@ if TYPE_CHECKING:
 def parser(request: pytest.FixtureRequest) -> str:
     """Each HTTP parser that is installed."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate for 127.0.0.1 with its key, in one PEM file."""
+    folder = tmp_path_factory.mktemp("tls")
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    files = ["-keyout", str(folder / "key"), "-out", str(folder / "cert")]
+    subprocess.run(["openssl", "req", *made, *names, *files], check=True, capture_output=True)
+    (folder / "both.pem").write_bytes((folder / "key").read_bytes() + (folder / "cert").read_bytes())
+    return folder / "both.pem"
+
+
+@pytest.fixture(scope="session")
+def server_tls(certificate: Path) -> ssl.SSLContext:
+    """The server's side of TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
 
 
 @pytest.fixture(scope="session")

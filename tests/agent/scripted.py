@@ -77,7 +77,7 @@ class Server:
         assert task is not None
         self._tasks.add(task)
         try:
-            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
                 await self._exchange(reader, writer)
         finally:
             self._tasks.discard(task)
@@ -93,13 +93,18 @@ class Server:
         self.connections.append(connection)
         await self._note()
         watch = asyncio.create_task(self._watch(connection))
+        script = asyncio.create_task(self._run(connection))
         try:
-            await self._script(connection)
-            connection.answered = True
+            # A script that waits for something is through when the client has left.
             await watch
         finally:
+            script.cancel()
             watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
+            await asyncio.gather(watch, script, return_exceptions=True)
+
+    async def _run(self, connection: Connection) -> None:
+        await self._script(connection)
+        connection.answered = True
 
     async def _watch(self, connection: Connection) -> None:
         try:
@@ -108,6 +113,7 @@ class Server:
             connection.end = "fin"
         except ConnectionError:
             connection.end = "reset"
+        await asyncio.sleep(0)  # a script that has said all may not have come to its end yet
         connection.left_early = not connection.answered
         connection.left.set()
         await self._note()
