@@ -66,7 +66,7 @@ def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
     dark = [run for run in runs if run.state is State.DARK]
     look = wedge(case)
     if not dark:
-        text = f"in part: {runs[0].window.after} {runs[0].why} on {_paths(runs)}"
+        text = f"in part: on {_paths(runs)} {runs[0].window.after}, {runs[0].why}"
     else:
         since_ns = min(run.since_ns for run in dark)
         lasted = span((dark[0].window.horizon_ns - since_ns) / 1e9)

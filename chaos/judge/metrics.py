@@ -45,6 +45,7 @@ class Floor:
     series: Series
     before: float
     after: float
+    falling: bool  # not at rest yet: whatever holds it is still being worked off
     seqs: tuple[int, ...]
 
     @property
@@ -95,8 +96,8 @@ def abort_rise(facts: Facts, node_ids: Iterable[str], start_ns: int, end_ns: int
     seqs: list[int] = []
     for node in node_ids:
         looks = [scrape for scrape in facts.scrapes.get(node, ()) if scrape.ok]
-        before = [s for s in looks if s.t_ns <= start_ns]
-        after = [s for s in looks if start_ns < s.t_ns <= end_ns]
+        before = [s for s in looks if s.t_ns < start_ns]
+        after = [s for s in looks if start_ns <= s.t_ns <= end_ns]
         if not before or not after:
             continue
         for metric in facts.metrics("aborts"):
@@ -131,7 +132,9 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
             continue
         lowest = min(quiet, key=lambda r: (r.value, r.t_ns))
         highest = max(at_rest, key=lambda r: (r.value, -r.t_ns))
-        known.append(Floor(series, highest.value, lowest.value, (highest.seq, lowest.seq)))
+        known.append(
+            Floor(series, highest.value, lowest.value, quiet[-1].value < quiet[0].value, (highest.seq, lowest.seq))
+        )
     told = {floor.series.node for floor in known}
     return known, [node for node in missing if node not in told]
 

@@ -13,7 +13,9 @@ from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
     from chaos.judge.case import Case
+    from chaos.judge.metrics import Floor
     from chaos.model import events as ev
+    from chaos.model.verdict import Evidence
 
 ENOUGH_RIGHT = 3
 """Baseline answers that must all have had the right text before a missing one can be held against a target."""
@@ -71,30 +73,26 @@ def _floors(case: Case) -> Answered:
     known, missing = floors(case.facts)
     idle_ns = case.facts.phase_start("idle", last=True) or 0
     ours = open_requests(case.facts, idle_ns)
-    leaked = [floor for floor in known if floor.excess > ours]
+    above = [floor for floor in known if floor.excess > 0]
+    leaked = [floor for floor in above if floor.excess > ours and not floor.falling]
     if leaked:
-        told = [
-            fact(
-                f"{f.series.name} of {f.series.node} ({f.series.labels or 'no labels'}) is {f.after:g} at rest, "
-                f"was {f.before:g} before the load"
-                + (f"; {count(ours, 'open request')} of ours explain less" * (ours > 0)),
-                f.seqs,
-            )
-            for f in leaked
-        ]
-        return yes(*told, outcome=Outcome.LEAKING)
+        return yes(*map(_held, leaked), outcome=Outcome.LEAKING)
     if missing:
         return unknown(fact(f"the idle floor of {listed(missing)} could not be read after the gauge lag"))
-    if not known:
-        if not case.facts.nodes:
-            return unknown(fact("no deployment was recorded"))
-        return not_applicable(fact("no node shows a queue gauge"))
-    held = [floor for floor in known if floor.excess > 0]
-    if held:
-        return unknown(
-            *(fact(f"{f.series.name} of {f.series.node} may hold our own open request", f.seqs) for f in held)
-        )
-    return no(fact(f"{count(len(known), 'queue gauge')} back to their own level", [q for f in known for q in f.seqs]))
+    if above:
+        why = f"which may be {count(ours, 'open request')} of our own" if ours else "and was still falling"
+        return unknown(*(fact(f"{_held(floor).text}, {why}", floor.seqs) for floor in above))
+    if known:
+        seqs = [seq for floor in known for seq in floor.seqs]
+        return no(fact(f"{count(len(known), 'queue gauge')} back to their own level", seqs))
+    if not case.facts.nodes:
+        return unknown(fact("no deployment was recorded"))
+    return not_applicable(fact("no node shows a queue gauge"))
+
+
+def _held(floor: Floor) -> Evidence:
+    where = f"{floor.series.name} of {floor.series.node}" + f" ({floor.series.labels})" * bool(floor.series.labels)
+    return fact(f"{where} is {floor.after:g} at rest, was {floor.before:g} before the load", floor.seqs)
 
 
 def _damaged(case: Case) -> Answered:
