@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from chaos.lab.sim import kv, lines
 from chaos.lab.sim.config import DECODE_LOG_INTERVAL
+from chaos.lab.sim.decode_request import DecodeReq
 from chaos.lab.sim.gates import TRANSFER
 from chaos.lab.sim.request import Finish, Req
 from chaos.lab.sim.rooms import ABORTED_BY_REQUEST, KVPoll, transfer_error
@@ -30,30 +30,6 @@ _SLOW_TRANSFER = (
     "acceptable, you can 'export SGLANG_DISAGGREGATION_WAITING_TIMEOUT=600' (10 minutes) to relax the timeout "
     "condition. "
 )
-
-
-@dataclass(slots=True, eq=False)
-class DecodeReq:
-    """A request on its way to the running batch, with its receiver's state."""
-
-    req: Req
-    peer: PrefillPeer | None = None
-    poll: KVPoll = KVPoll.BOOTSTRAPPING
-    reason: str = ""
-    kv: bytes = field(default=b"", repr=False)
-    sent_at: float = 0.0  # when the metadata went out: the waiting timeout counts from here
-
-    @property
-    def room(self) -> int:
-        """The bootstrap room."""
-        return self.req.bootstrap_room
-
-    def fail(self, reason: str) -> bool:
-        """Mark as failed; False when it was already."""
-        if self.poll is KVPoll.FAILED:
-            return False
-        self.poll, self.reason = KVPoll.FAILED, reason
-        return True
 
 
 class DecodeScheduler(Scheduler):

@@ -47,7 +47,7 @@ class Router:
         app = web.Application(client_max_size=_LARGEST_BODY)
         for path in PATHS:
             app.router.add_post(path, self.generate)
-        app.router.add_get("/health", self.liveness)
+        app.router.add_get("/health", self.health)
         app.router.add_get("/liveness", self.liveness)
         app.router.add_get("/readiness", self.readiness)
         app.router.add_get("/health_generate", self.health_generate)
@@ -100,6 +100,10 @@ class Router:
     async def liveness(self, _: web.Request) -> web.Response:
         """200 while the process lives; no worker is asked."""
         return web.Response(text="OK")
+
+    async def health(self, _: web.Request) -> web.Response:
+        """200 while the last health checks left a pair to choose."""
+        return web.Response(text="OK") if self.workers.is_ready() else web.Response(status=503, text="No healthy pair")
 
     async def readiness(self, _: web.Request) -> web.Response:
         """200 while a pair could be chosen, by the last health checks."""
