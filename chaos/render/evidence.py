@@ -8,7 +8,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from chaos.render import words
-from chaos.render.metrics import kind_of
 from chaos.render.record import STATES
 
 if TYPE_CHECKING:
@@ -124,22 +123,26 @@ def labels_that_differ(record: Record) -> dict[tuple[str, str, str], str]:
 def _series(record: Record, parts: tuple[Period, ...], kind: str) -> Iterable[Row]:
     labels = labels_that_differ(record)
     cell = _level if kind == "queue" else _rate if kind == "progress" else _rise
+    seen = {(node, name) for node, name, _ in record.series}
+    series = {**record.series, **{(node, name, ""): [] for node, name in record.zero if (node, name) not in seen}}
     topic = {"queue": "queue gauges", "progress": "progress", "aborts": "aborts counted"}[kind]
-    for key, points in sorted(record.series.items()):
+    for key, points in sorted(series.items()):
         node, name, _ = key
-        if kind_of(name) != kind:
+        if record.uses.of(node, name) != kind:
             continue
         # A counter that appears after the node's first scrape began at nothing; one that was there began where it was.
-        appeared = points[0][0] > record.first_scrape.get(node, 0)
         before: tuple[int, float] | None = None
-        if kind == "aborts":
+        if kind == "aborts" and points:
+            appeared = points[0][0] > record.first_scrape.get(node, 0)
             before = (points[0][0], 0.0) if appeared else points[0]
+        never = record.zero.get((node, name), [])
         cells = []
         for part in parts:
             mine = [point for point in points if point[0] in part]
-            cells.append(cell(mine, before))
+            said = cell(mine, before)
+            cells.append("never counted" if said == NOTHING and any(t_ns in part for t_ns in never) else said)
             before = mine[-1] if mine else before
-        yield _row(topic, f"{node} {name} {labels[key]}".strip(), cells)
+        yield _row(topic, f"{node} {name} {labels.get(key, '')}".strip(), cells)
 
 
 def _level(points: Points, _: tuple[int, float] | None) -> str:

@@ -76,6 +76,7 @@ def report_html(events: Iterable[AnyEvent], verdict: Verdict, extras: ReportExtr
         h("meta", name="color-scheme", content="light dark"),
         h("title", f"{look.word} \u00b7 {name}"),
         h("style", Html(_file("page.css"))),
+        h("noscript", h("style", Html("#chart { min-height: 0 !important; }"))),
     )
     scripts = join(
         [

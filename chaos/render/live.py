@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -42,7 +42,7 @@ class LiveView:
     """
 
     def __init__(self, console: Console | None = None, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self._console = console or Console(file=sys.stderr)
+        self._console = console or Console()
         self._clock = clock
         self._lock = threading.Lock()
         self._watch = Watch()
@@ -108,7 +108,7 @@ def _in_ascii(line: Text) -> Text:
 
 def _runs(line: Text) -> Iterable[tuple[int, int, str]]:
     edges = sorted({0, len(line.plain), *(span.start for span in line.spans), *(span.end for span in line.spans)})
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         styles = [str(span.style) for span in line.spans if span.start <= start and span.end >= end]
         yield start, end, " ".join(styles)
 

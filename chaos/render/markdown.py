@@ -24,6 +24,11 @@ def text(raw: str, limit: int = 500) -> str:
     return _URL.sub(r"\1&#58;\2", escaped.replace("\\>", "&gt;"))
 
 
+def span(raw: str) -> str:
+    """A code span: inside it, `#123` is no link to an issue of the repository that happens to show the summary."""
+    return "`" + words.one_line(raw, 500).replace("`", "'") + "`"
+
+
 def code(raw: str) -> str:
     """A code block that no line can end."""
     fence = "```"
@@ -63,7 +68,7 @@ def summary_md(verdict: Verdict) -> str:
     ]
     for cause in verdict.causes:
         lines += [
-            f"**Likely cause:** {text(cause.title)}: {text(words.cause_reference(cause))}",
+            f"**Likely cause:** {text(cause.title)}: {span(words.cause_reference(cause))}",
             "",
             code(cause.line),
             "",
@@ -104,7 +109,7 @@ def summary_md(verdict: Verdict) -> str:
     )
     if verdict.not_examined:
         lines += ["**Not examined**", "", *(f"- {text(thing)}" for thing in verdict.not_examined[:MOST_ROWS]), ""]
-    lines += [f"Run `{words.one_line(verdict.run_id).replace('`', '')}`, judge {text(verdict.judge_version)}"]
+    lines += [f"Run {span(verdict.run_id)}, judge {text(verdict.judge_version)}"]
     return "\n".join(lines) + "\n"
 
 

@@ -1,23 +1,33 @@
-"""Which scraped series are worth showing, told from the canonical names that packs give; nothing is judged by it."""
+"""Which scraped series are shown as what: the packs say it in `deployment.seen`, no metric is known here by name."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-Kind = Literal["queue", "progress", "aborts", "other"]
+if TYPE_CHECKING:
+    from chaos.model.events import DeploymentSeen
 
-_NO_PROGRESS = ("usage", "used", "available", "evictable", "max", "capacity")
+Use = Literal["queue", "progress", "aborts", "info"]
 
 
-def kind_of(name: str) -> Kind:
-    """What a canonical metric shows: a backlog, user work, aborts, or something that the renderers leave out."""
-    if "abort" in name:
-        return "aborts"
-    if "queue" in name or name.startswith(("running", "waiting", "retracted", "inflight")) or "active" in name:
-        return "queue"
-    if "token" in name and not any(word in name for word in _NO_PROGRESS):
-        return "progress"
-    return "other"
+class Uses:
+    """What each metric of each node is good for, as far as the deployment was seen."""
+
+    def __init__(self) -> None:
+        self._roles: dict[str, str] = {}
+        self._uses: dict[str, tuple[Use, tuple[str, ...]]] = {}
+
+    def learn(self, seen: DeploymentSeen) -> None:
+        """Take over what the packs say."""
+        self._roles = {node.id: node.role for node in seen.nodes}
+        self._uses = {metric.name: (metric.use, metric.roles) for metric in seen.metrics}
+
+    def of(self, node: str, name: str) -> Use:
+        """The use of a metric on a node; `info` for one that means nothing there: both roles export all PD gauges."""
+        use, roles = self._uses.get(name, ("info", ()))
+        if roles and self._roles.get(node) not in roles:
+            return "info"
+        return use
 
 
 def short_name(name: str, node: str) -> str:

@@ -16,8 +16,8 @@
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const paper = matchMedia("print");
   const config = {
-    responsive: true, displaylogo: false, scrollZoom: false, displayModeBar: coarse ? false : "hover",
-    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
+    responsive: true, displaylogo: false, scrollZoom: false, displayModeBar: coarse || innerWidth < 620 ? false : "hover",
+    modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
   };
   if (coarse) figure.layout.dragmode = false; // a finger scrolls the page
   note.remove();
@@ -25,7 +25,7 @@
   await Plotly.newPlot(chart, figure.data, figure.layout, config);
   fit();
   for (const media of [dark, paper]) media.addEventListener("change", repaint);
-  new ResizeObserver(fit).observe(chart);
+  chart.on("plotly_afterplot", fit); // after a resize and after a zoom, too
   for (const button of document.querySelectorAll("[data-trace]")) button.addEventListener("click", toggle);
 
   async function load() {
@@ -48,7 +48,8 @@
       if (trace.marker) { trace.marker.color = tint; trace.marker.line.color = tint; }
     }
     layout.font.color = color("ink");
-    layout.font.family = style.fontFamily || getComputedStyle(document.body).fontFamily;
+    layout.font.family = getComputedStyle(document.body).fontFamily;
+    layout.modebar = { bgcolor: color("card"), color: color("soft"), activecolor: color("ink") };
     layout.hoverlabel.bgcolor = color("card");
     layout.hoverlabel.font = { color: color("ink") };
     layout.hoverlabel.bordercolor = color("soft");
@@ -59,7 +60,7 @@
     for (const text of layout.annotations) {
       text.font = { size: 12, ...text.font };
       text.font.color = color(text.name === "wave" ? "wave" : text.name === "phase" ? "soft" : "ink");
-      if (text.name === "lane") text.bgcolor = color("card");
+      if (text.name === "lane" || text.name === "title") text.bgcolor = color("card");
     }
   }
 
@@ -81,9 +82,9 @@
     figure.layout.annotations.forEach((text, i) => {
       if (text.name !== "phase") return;
       const fits = (spans[k++] / (to - from)) * wide > text.text.length * 6.4;
-      update["annotations[" + i + "].visible"] = fits;
+      if (fits !== (text.visible !== false)) update["annotations[" + i + "].visible"] = fits;
     });
-    Plotly.relayout(chart, update);
+    if (Object.keys(update).length) Plotly.relayout(chart, update);
   }
 
   function toggle(event) {

@@ -1,8 +1,8 @@
-"""The run as lines, for CI logs and pipes: one line per thing worth knowing, and a heartbeat so that silence means it."""
+"""The run as lines, for CI logs and pipes: one line per thing worth knowing, and a heartbeat in between."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING
 
 from chaos.model import events as ev
 from chaos.render import words
@@ -20,7 +20,7 @@ LINE = 220  # characters; CI logs do not wrap well
 class PlainLines:
     """Listens to a run and writes lines. Stops writing, without a word, when nobody reads any more."""
 
-    def __init__(self, out: TextIO, *, heartbeat_s: float = HEARTBEAT_S) -> None:
+    def __init__(self, out: IO[str], *, heartbeat_s: float = HEARTBEAT_S) -> None:
         self._out = out
         self._heartbeat_ns = int(heartbeat_s * 1e9)
         self._watch = Watch()

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from chaos.model import events as ev
-from chaos.render.metrics import kind_of
+from chaos.render.metrics import Uses
 from chaos.render.story import Moment, Story
 
 MOST_MOMENTS = 2000
 MOST_HIT_LINES = 20_000
-SILENT_S = 3.0  # agents report every half second: one that is silent for longer has no sessions to show
+SILENT_NS = 3_000_000_000  # agents report every half second: one silent for longer has no sessions to show
 
 CanaryState = Literal["in time", "late", "failed", "never finished"]
 STATES: tuple[CanaryState, ...] = ("in time", "late", "failed", "never finished")
@@ -94,6 +94,8 @@ class Record:
     phases: list[tuple[int, str]] = field(default_factory=list)
     canaries: list[Canary] = field(default_factory=list)
     series: dict[SeriesKey, Points] = field(default_factory=dict)
+    uses: Uses = field(default_factory=Uses)
+    zero: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # node, counter -> when it had never counted
     first_scrape: dict[str, int] = field(default_factory=dict)
     liveness: list[ev.Liveness] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
@@ -118,7 +120,7 @@ class Record:
         """The plan; an empty one when the run never said what it meant to do."""
         return self.started.plan if self.started else ev.Plan(scenario="")
 
-    def feed(self, event: ev.AnyEvent) -> None:
+    def feed(self, event: ev.AnyEvent) -> None:  # noqa: C901, PLR0912 - one case per event
         """Take in one event."""
         if not self.events:
             self.first_ns = event.t_ns
@@ -148,6 +150,7 @@ class Record:
             case ev.RunStarted():
                 self.started = self.started or event
             case ev.DeploymentSeen():
+                self.uses.learn(event)
                 self.deployment = self.deployment or event
             case ev.RunEnded():
                 self.ended = event
@@ -170,13 +173,14 @@ class Record:
                 if event.req in self._open:
                     self._open[event.req].overdue = True
             case ev.RequestEnded():
-                canary = self._open.pop(event.req, None) or Canary(event.path, event.sent_ns or event.t_ns, event.seq)
+                fresh = Canary(event.path, event.sent_ns or event.t_ns, event.seq)  # its start was lost
+                canary = self._open.pop(event.req, fresh)
                 if canary.end_ns is None and event.sent_ns is not None:
                     canary.sent_ns = event.sent_ns
                 canary.end_ns = event.last_ns or event.t_ns
                 canary.ok, canary.error = event.ok, event.error or ("" if event.ok else f"ended by {event.ended_by}")
 
-    def _observation(
+    def _observation(  # noqa: C901 - one case per event
         self,
         event: ev.Scrape | ev.Liveness | ev.LogHit | ev.LogCovered | ev.ProcessSeen | ev.HarnessHealth,
     ) -> None:
@@ -184,8 +188,11 @@ class Record:
             case ev.Scrape():
                 if event.ok:
                     self.first_scrape.setdefault(event.node, event.t_ns)
+                for name in event.zero:
+                    if self.uses.of(event.node, name) != "info":
+                        self.zero.setdefault((event.node, name), []).append(event.t_ns)
                 for sample in event.samples:
-                    if kind_of(sample.name) != "other" and sample.value - sample.value == 0:  # finite
+                    if self.uses.of(event.node, sample.name) != "info" and sample.value - sample.value == 0:  # finite
                         key = (event.node, sample.name, sample.labels)
                         self.series.setdefault(key, []).append((event.t_ns, sample.value))
             case ev.Liveness():

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from chaos.render.record import Record
 
 MOST_SEQS = 6
+SHORT_NAME = 40  # characters that are never broken over lines
+OPEN_FINDINGS = 40  # shown without unfolding
 OPEN_STORY = 60  # moments shown without unfolding
 
 _CONTENTS = (
@@ -102,9 +104,10 @@ def paths(verdict: Verdict) -> Html:
         look = words.met_look(path.serves)
         recovered = "\u2013" if path.recovered_s is None else words.span(path.recovered_s)
         numbers = (path.canaries, path.passed, path.late, path.failed, path.unfinished)
-        cells = [h("td", str(n) if n or not i else "\u00b7", cls="n") for i, n in enumerate(numbers)]
+        cells = [h("td", str(n), cls="n" if n else "n quiet") for n in numbers]
         serves = words.Look(words.serves_words(path.serves), look.glyph, look.tone)
-        rows.append([h("th", path.path, scope="row"), _mark(serves), *cells, h("td", recovered, cls="n"), path.note])
+        name = h("th", path.path, scope="row", cls="name" if len(path.path) <= SHORT_NAME else None)
+        rows.append([name, _mark(serves), *cells, h("td", recovered, cls="n"), path.note])
     body: Child = table(
         ["path", "serves", "canaries", "in time", "late", "failed", "never finished", "recovered after", "note"], rows
     )
@@ -158,18 +161,17 @@ def _look(answer: Answer) -> tuple[str, str]:
 def evidence(record: Record) -> Html:
     """The table of what every probe saw before, during and after."""
     parts = periods(record)
-    heads: list[Child] = ["what", "where"]
+    heads: list[Child] = ["where"]
     for part in parts:
         range_s = f"{record.at_s(part.from_ns):.1f}\u2013{record.at_s(part.to_ns):.1f} s"
         heads.append(join([part.name, " ", h("span", range_s, cls="quiet")]))
     rows: list[list[Child]] = []
     topic = ""
     for row in evidence_rows(record):
+        if row.topic != topic:
+            rows.append([h("th", row.topic, scope="rowgroup", colspan=str(len(heads)), cls="group")])
         cells = [h("td", cell, cls="quiet" if cell == NOTHING else None) for cell in row.cells]
-        label = h(
-            "th", "" if row.topic == topic else row.topic, scope="row", cls=None if row.topic != topic else "same"
-        )
-        rows.append([label, h("td", row.what, cls="where"), *cells])
+        rows.append([h("th", row.what, scope="row", cls="where"), *cells])
         topic = row.topic
     if not rows:
         return section("evidence", "Evidence", h("p", "No probe saw anything: that is no evidence.", cls="quiet"))
@@ -181,12 +183,23 @@ def evidence(record: Record) -> Html:
 
 def findings(verdict: Verdict) -> Html:
     """Every question with its answer; all are answered, whatever the others say."""
-    rows = [_finding(finding) for finding in verdict.findings]
+    ordered = sorted(verdict.findings, key=_how_telling)
+    rows = [_finding(finding) for finding in ordered]
     if not rows:
         return section("findings", "Findings", h("p", "No question was answered.", cls="quiet"))
-    return section(
-        "findings", "Findings", table(["question", "answer", "establishes", "evidence"], rows, cls="findings")
-    )
+    heads = ["question", "answer", "establishes", "evidence"]
+    body: list[Child] = [table(heads, rows[:OPEN_FINDINGS], cls="findings")]
+    if len(rows) > OPEN_FINDINGS:
+        more = h("summary", f"{len(rows) - OPEN_FINDINGS} more findings")
+        body.append(h("details", more, table(heads, rows[OPEN_FINDINGS:], cls="findings")))
+    return section("findings", "Findings", *body)
+
+
+def _how_telling(finding: Finding) -> int:
+    """What established an outcome comes first, then what is unknown though it had to be known."""
+    if finding.outcome is not None:
+        return finding.outcome.rank
+    return 50 if finding.answer is Answer.UNKNOWN and finding.required else 100
 
 
 def _finding(finding: Finding) -> list[Child]:

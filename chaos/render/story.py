@@ -50,7 +50,7 @@ class Story:
         self._seq = event.seq or self._seq
         return told
 
-    def _tell(self, event: ev.AnyEvent) -> Iterable[tuple[str, str, Tone]]:
+    def _tell(self, event: ev.AnyEvent) -> Iterable[tuple[str, str, Tone]]:  # noqa: C901, PLR0912 - one case per event
         match event:
             case ev.RunStarted():
                 name = words.run_name(event.plan.scenario, event.target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -27,6 +28,17 @@ def thin(xs: Sequence[float], ys: Sequence[float], most: int) -> tuple[list[floa
                 chosen |= {bucket[0], bucket[-1], min(bucket, key=ys.__getitem__), max(bucket, key=ys.__getitem__)}
         kept = sorted(chosen)
     return [xs[i] for i in kept], [ys[i] for i in kept]
+
+
+def unbroken(xs: Sequence[float], silence: float) -> list[tuple[int, int]]:
+    """Stretches (start, stop) between gaps that are longer than `silence` and than six usual steps.
+
+    A line drawn over a gap would claim that somebody looked.
+    """
+    steps = sorted(b - a for a, b in pairwise(xs))
+    gap = max(silence, 6 * steps[len(steps) // 2]) if steps else silence
+    breaks = [i for i in range(1, len(xs)) if xs[i] - xs[i - 1] > gap]
+    return list(zip([0, *breaks], [*breaks, len(xs)], strict=True))
 
 
 def even(items: Sequence[T], most: int) -> list[T]:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from chaos.render import words
 from chaos.render.evidence import labels_that_differ
-from chaos.render.metrics import kind_of, short_name
-from chaos.render.record import SILENT_S, STATES
-from chaos.render.thin import SPARSE, even, thin
+from chaos.render.metrics import short_name
+from chaos.render.record import SILENT_NS, STATES
+from chaos.render.thin import SPARSE, even, thin, unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from chaos.render.record import Canary, Hit, Record
+    from chaos.render.record import Beat, Canary, Hit, Record
 
 Json = str | int | float | bool | None | Sequence["Json"] | dict[str, "Json"]
 Trace = dict[str, Json]
@@ -33,7 +33,7 @@ MOST_LANES = 24
 GAP_PX = 34  # room for a pane's title
 LANE_PX = 30
 TOP_PX = 46
-BOTTOM_PX = 40
+BOTTOM_PX = 48
 
 # The palette is Okabe and Ito's, which stays apart for every kind of colour blindness; page.css has the dark variants.
 ROLES = {
@@ -101,7 +101,7 @@ def build_timeline(record: Record) -> Timeline:
             _lanes(record),
             _latency(record),
             _sessions(record),
-            _lines(record, "queue", "Queues (gauges freeze when an engine is stuck)"),
+            _lines(record, "queue", "Queues (gauges freeze in a wedge)"),
             _progress(record),
             _log(record),
             _ourselves(record),
@@ -111,7 +111,7 @@ def build_timeline(record: Record) -> Timeline:
     height = TOP_PX + BOTTOM_PX + sum(pane.height + GAP_PX for pane in panes)
     plot = max(1, height - TOP_PX - BOTTOM_PX)
     data: list[Json] = []
-    layout: dict[str, Json] = _frame(record, height)
+    layout: dict[str, Json] = _frame(height)
     notes: list[Json] = []
     top = 0
     keys = []
@@ -128,6 +128,7 @@ def build_timeline(record: Record) -> Timeline:
         keys.append((pane.title, tuple(_shifted(entry, first) for entry in pane.key)))
         top += pane.height
     shapes, marks = _marks(record)
+    layout["xaxis"] = {**_time_axis(record), "anchor": "y" if len(panes) < 2 else f"y{len(panes)}"}
     layout["meta"] = {"phase_s": _phase_spans(record)}  # a phase's name is shown where its phase is wide enough
     layout["shapes"] = shapes
     layout["annotations"] = [*notes, *marks]
@@ -144,8 +145,7 @@ def safe(text: str, limit: int = 160) -> str:
     return html.escape(words.one_line(text, limit), quote=False)
 
 
-def _frame(record: Record, height: int) -> dict[str, Json]:
-    end = max(record.at_s(record.last_ns), 0.001)
+def _frame(height: int) -> dict[str, Json]:
     return {
         "height": height,
         "autosize": True,
@@ -157,16 +157,20 @@ def _frame(record: Record, height: int) -> dict[str, Json]:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hoverlabel": {"align": "left"},
-        "xaxis": {
-            "range": [-end * 0.01, end * 1.01],
-            "title": {"text": "seconds since the run began", "standoff": 8},
-            "zeroline": False,
-            "showspikes": True,
-            "spikemode": "across",
-            "spikethickness": 1,
-            "spikedash": "dot",
-            "spikesnap": "cursor",
-        },
+    }
+
+
+def _time_axis(record: Record) -> dict[str, Json]:
+    end = max(record.at_s(record.last_ns), 0.001)
+    return {
+        "range": [-end * 0.01, end * 1.01],
+        "title": {"text": "seconds since the run began"},
+        "zeroline": False,
+        "showspikes": True,
+        "spikemode": "across",
+        "spikethickness": 1,
+        "spikedash": "dot",
+        "spikesnap": "cursor",
     }
 
 
@@ -176,12 +180,12 @@ def _title(text: str, y: float) -> Json:
 
 
 def _lane_label(lane: str, k: int, axis: str) -> Json:
-    return {"text": safe(lane, 48), "name": "lane", "xref": "paper", "yref": axis, "x": 0, "y": k + 0.42,
+    return {"text": safe(lane, 48), "name": "lane", "xref": "paper", "yref": axis, "x": 0, "y": k - 0.42,
             "xanchor": "left", "yanchor": "middle", "xshift": 4, "showarrow": False, "font": {"size": 11}}  # fmt: skip
 
 
 def _lane_axis(lanes: int) -> Trace:
-    return {"range": [lanes - 0.35, -0.75], "showticklabels": False, "showgrid": False}
+    return {"range": [lanes - 0.5, -0.8], "showticklabels": False, "showgrid": False}
 
 
 def _marks(record: Record) -> tuple[list[Json], list[Json]]:
@@ -193,21 +197,27 @@ def _marks(record: Record) -> tuple[list[Json], list[Json]]:
     for i, (at_s, phase) in enumerate(starts):
         until = starts[i + 1][0] if i + 1 < len(starts) else end
         if i % 2:
-            shapes.append({"type": "rect", "name": "phase", "layer": "below", "xref": "x", "yref": "paper", "x0": at_s,
-                           "x1": until, "y0": 0, "y1": 1, "line": {"width": 0}, "fillcolor": "rgba(127,127,127,0.09)"})  # fmt: skip
-        notes.append({"text": safe(phase), "name": "phase", "xref": "x", "yref": "paper", "x": (at_s + until) / 2,
-                      "y": 1, "yanchor": "bottom", "yshift": 4, "showarrow": False, "font": {"size": 11}})  # fmt: skip
+            shapes.append(_shade("phase", at_s, until, "rgba(127,127,127,0.09)"))
+        notes.append(_above("phase", safe(phase), (at_s + until) / 2, 4, "center"))
     for i, wave in enumerate(record.waves, 1):
         at_s = record.at_s(wave.fired.ordered_ns)
         until = min(end, at_s + max(record.plan.settle_s, end * 0.004))
-        shapes.append({"type": "rect", "name": "wave", "layer": "below", "xref": "x", "yref": "paper", "x0": at_s,
-                       "x1": until, "y0": 0, "y1": 1, "line": {"width": 0}, "fillcolor": "rgba(213,94,0,0.20)"})  # fmt: skip
-        shapes.append({"type": "line", "name": "wave", "xref": "x", "yref": "paper", "x0": at_s, "x1": at_s,
-                       "y0": 0, "y1": 1, "line": {"width": 2, "color": ROLES["wave"]}})  # fmt: skip
-        notes.append({"text": f"<b>wave {i}</b>", "name": "wave", "xref": "x", "yref": "paper", "x": at_s, "y": 1,
-                      "yanchor": "bottom", "xanchor": "left", "yshift": 20, "showarrow": False,
-                      "font": {"size": 12, "color": ROLES["wave"]}})  # fmt: skip
+        line: Json = {"width": 2, "color": ROLES["wave"]}
+        shapes.append(_shade("wave", at_s, until, "rgba(213,94,0,0.20)"))
+        shapes.append({**_shade("wave", at_s, at_s, ""), "type": "line", "layer": "above", "line": line})
+        notes.append(_above("wave", f"<b>wave {i}</b>", at_s, 20, "left"))
     return shapes, notes
+
+
+def _shade(name: str, from_s: float, to_s: float, fill: str) -> dict[str, Json]:
+    shape: dict[str, Json] = {"type": "rect", "name": name, "layer": "below", "xref": "x", "yref": "paper",
+                              "x0": from_s, "x1": to_s, "y0": 0, "y1": 1, "line": {"width": 0}}  # fmt: skip
+    return {**shape, "fillcolor": fill} if fill else shape
+
+
+def _above(name: str, text: str, at_s: float, shift: int, anchor: str) -> Json:
+    return {"text": text, "name": name, "xref": "x", "yref": "paper", "x": at_s, "y": 1, "xanchor": anchor,
+            "yanchor": "bottom", "yshift": shift, "showarrow": False, "font": {"size": 11}}  # fmt: skip
 
 
 def _phase_spans(record: Record) -> list[Json]:
@@ -234,7 +244,7 @@ def _by_path(record: Record) -> list[tuple[str, list[Canary]]]:
 def _lanes(record: Record) -> Pane:
     """One lane per path: a dot for each canary where it began, and a bar for as long as it was waited for."""
     paths = _by_path(record)
-    pane = Pane("Fresh requests (canaries), one lane per path", LANE_PX * len(paths) + 12, _lane_axis(len(paths)))
+    pane = Pane("Fresh requests (canaries) per path", LANE_PX * len(paths) + 12, _lane_axis(len(paths)))
     pane.lanes = [path for path, _ in paths]
     for state in STATES:
         role, symbol, size = _STATE_LOOKS[state]
@@ -254,10 +264,11 @@ def _lanes(record: Record) -> Pane:
         if not xs:
             continue
         if state != "in time":
+            dash = "dot" if state == "never finished" else "solid"
+            line: Json = {"color": ROLES[role], "width": 3, "dash": dash}
             pane.traces.append(
-                _scatter(role, state, x=bar_x, y=bar_y, mode="lines", hoverinfo="skip", opacity=0.55,
-                         line={"color": ROLES[role], "width": 3, "dash": "dot" if state == "never finished" else "solid"})
-            )  # fmt: skip
+                _scatter(role, state, x=bar_x, y=bar_y, mode="lines", hoverinfo="skip", opacity=0.55, line=line)
+            )
         pane.key.append(KeyEntry(len(pane.traces), role, symbol, f"canary {state}"))
         pane.traces.append(
             _scatter(role, state, x=xs, y=ys, text=text, mode="markers", marker=_marker(role, symbol, size),
@@ -277,7 +288,7 @@ def _canary_text(path: str, canary: Canary, until_ns: int) -> str:
 
 
 def _latency(record: Record) -> Pane:
-    pane = Pane("Canary latency (s; never finished: age)", 130, {"type": "log", "rangemode": "tozero", "dtick": 1})
+    pane = Pane("Canary latency (s; never finished: age)", 130, {"type": "log", "dtick": 1})
     for state in STATES:
         role, symbol, size = _STATE_LOOKS[state]
         mine = even([c for c in record.canaries if c.state == state], MOST_MARKS)
@@ -311,13 +322,13 @@ def _sessions(record: Record) -> Pane:
     for beats in agents.values():
         at = 0
         for i in range(bins):
-            now = (i + 1) * step
+            now = i * step
             while at < len(beats) and record.at_s(beats[at].t_ns) <= now:
                 at += 1
-            if at and now - record.at_s(beats[at - 1].t_ns) <= max(SILENT_S, step):
+            if at and now < record.at_s(beats[at - 1].t_ns) + _lasts_s(beats, at - 1, step):
                 for phase, n in beats[at - 1].phases.items():
                     totals.setdefault(phase, [0.0] * bins)[i] += n
-    xs: list[Json] = [round((i + 1) * step, 3) for i in range(bins)]
+    xs: list[Json] = [round(i * step, 3) for i in range(bins)]
     spare = iter(_SERIES_ROLES * 4)
     shown = [phase for phase in totals if phase not in ("none", "done") and any(totals[phase])]
     shown.sort(key=lambda phase: words.CENSUS_PHASES.index(phase) if phase in words.CENSUS_PHASES else 99)
@@ -332,10 +343,17 @@ def _sessions(record: Record) -> Pane:
     return pane
 
 
+def _lasts_s(beats: Sequence[Beat], i: int, step: float) -> float:
+    """How long a beat speaks for its agent: until the next one, and not past the agent's silence."""
+    if i + 1 < len(beats) and beats[i + 1].t_ns - beats[i].t_ns <= SILENT_NS:
+        return (beats[i + 1].t_ns - beats[i].t_ns) / 1e9 + step
+    return step
+
+
 def _lines(record: Record, kind: str, title: str) -> Pane:
     pane = Pane(title, 140, {"rangemode": "tozero"})
     labels = labels_that_differ(record)
-    mine = [(key, points) for key, points in sorted(record.series.items()) if kind_of(key[1]) == kind]
+    mine = [(key, points) for key, points in sorted(record.series.items()) if record.uses.of(key[0], key[1]) == kind]
     ever = [(key, points) for key, points in mine if any(value for _, value in points)]
     for key, points in ever[:MOST_SERIES]:
         node, name, _ = key
@@ -351,11 +369,18 @@ def _lines(record: Record, kind: str, title: str) -> Pane:
 def _add_line(pane: Pane, text: str, xs: list[float], ys: list[float], *, shape: str = "linear") -> None:
     n = len(pane.traces)
     role, dash = _SERIES_ROLES[n % len(_SERIES_ROLES)], _DASHES[n % len(_DASHES)]
-    kept_x, kept_y = thin(xs, ys, LINE_POINTS if n < SPARSE else LINE_POINTS // 4)
+    most = LINE_POINTS if n < SPARSE else LINE_POINTS // 4
+    kept_x: list[Json] = []
+    kept_y: list[Json] = []
+    stretches = unbroken(xs, SILENT_NS / 1e9)
+    for start, stop in stretches:
+        some_x, some_y = thin(xs[start:stop], ys[start:stop], max(4, most // len(stretches)))
+        kept_x += [*some_x, None]
+        kept_y += [*some_y, None]
     pane.key.append(KeyEntry(n, role, f"line-{dash}", text))
     label = f"{safe(text)}: %{{y}}<extra></extra>"
     pane.traces.append(
-        _scatter(role, text, x=list(kept_x), y=list(kept_y), mode="lines", hovertemplate=label,
+        _scatter(role, text, x=kept_x[:-1], y=kept_y[:-1], mode="lines", hovertemplate=label,
                  line={"color": ROLES[role], "width": 2, "dash": dash, "shape": shape})
     )  # fmt: skip
 
@@ -370,7 +395,7 @@ def _progress(record: Record) -> Pane:
         if any(beat.tokens for beat in beats)
     ]
     for key, points in sorted(record.series.items()):
-        if kind_of(key[1]) == "progress" and points[-1][1] != points[0][1]:
+        if record.uses.of(key[0], key[1]) == "progress" and points[-1][1] != points[0][1]:
             sources.append((" ".join(part for part in (key[0], key[1].replace("_", " "), labels[key]) if part), points))
     for text, points in sources[:MOST_SERIES]:
         xs, ys = rates([(record.at_s(t_ns), value) for t_ns, value in points])
@@ -398,7 +423,7 @@ def rates(points: list[tuple[float, float]], over_s: float = 1.0) -> tuple[list[
 def _log(record: Record) -> Pane:
     hits = [hit for hit in record.hits if hit.klass != "benign"]
     nodes = sorted({hit.node for hit in hits})[:MOST_LANES]
-    pane = Pane("Known log lines, one lane per node", LANE_PX * len(nodes) + 12, _lane_axis(len(nodes)))
+    pane = Pane("Known log lines per node", LANE_PX * len(nodes) + 12, _lane_axis(len(nodes)))
     pane.lanes = nodes
     by_class: dict[str, list[Hit]] = {}
     for hit in hits:
@@ -408,8 +433,9 @@ def _log(record: Record) -> Pane:
         role, symbol, size = _HIT_LOOKS.get(klass, ("s5", "square-open", 8))
         drawn = even(mine, MOST_MARKS // 3)
         pane.key.append(KeyEntry(len(pane.traces), role, symbol, klass))
+        xs: list[Json] = [record.at_s(hit.t_ns) for hit in drawn]
         pane.traces.append(
-            _scatter(role, klass, x=[record.at_s(hit.t_ns) for hit in drawn], y=[nodes.index(hit.node) for hit in drawn],
+            _scatter(role, klass, x=xs, y=[nodes.index(hit.node) for hit in drawn],
                      text=[_hit_text(hit) for hit in drawn], mode="markers", marker=_marker(role, symbol, size),
                      hovertemplate="%{text}<extra></extra>")
         )  # fmt: skip
@@ -423,7 +449,7 @@ def _hit_text(hit: Hit) -> str:
 
 
 def _ourselves(record: Record) -> Pane:
-    pane = Pane("Ourselves: lag of harness and agents, reference request (ms)", 90, {"rangemode": "tozero"})
+    pane = Pane("Ourselves: lag, reference request (ms)", 90, {"rangemode": "tozero"})
     beats: Mapping[str, list[tuple[float, float]]] = {
         who: [(record.at_s(beat.t_ns), beat.lag_ms) for beat in mine] for who, mine in record.beats.items()
     }

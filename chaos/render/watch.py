@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from chaos.model import events as ev
-from chaos.render.metrics import kind_of
+from chaos.render.metrics import Uses
+from chaos.render.record import SILENT_NS
 
 MOST_KEYS = 64  # per table: paths, nodes, groups, gauges; a fleet larger than a screen is not shown whole
 MOST_OPEN = 512  # open canaries whose deadline we remember
 MOST_WAVES = 50
-SILENT_NS = 3_000_000_000  # agents report every half second
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -71,8 +71,9 @@ class Watch:
     lag_ms: float | None = None
     reference_ok: bool | None = None
     lost: int = 0
+    uses: Uses = field(default_factory=Uses)
 
-    def feed(self, event: ev.AnyEvent) -> None:
+    def feed(self, event: ev.AnyEvent) -> None:  # noqa: C901, PLR0912 - one case per event
         """Take in one event."""
         self.now_ns = max(self.now_ns, event.t_ns)
         if self.start_ns is None:
@@ -82,6 +83,7 @@ class Watch:
             case ev.RunStarted():
                 self.scenario, self.target, self.cycles = event.plan.scenario, event.target, event.plan.cycles
             case ev.DeploymentSeen():
+                self.uses.learn(event)
                 for path in event.paths:
                     if path.examined:
                         self._path(path.id)
@@ -176,7 +178,7 @@ class Watch:
     def _scrape(self, event: ev.Scrape) -> None:
         worst: dict[str, float] = {}
         for sample in event.samples:
-            if kind_of(sample.name) == "queue":
+            if self.uses.of(event.node, sample.name) == "queue":
                 worst[sample.name] = max(worst.get(sample.name, sample.value), sample.value)
         for name, value in worst.items():
             _put(self.queues, (event.node, name), value)

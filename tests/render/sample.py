@@ -27,6 +27,12 @@ PATHS = ("routed", "prefill-0>decode-0")
 FATAL = "AssertionError: First message should be b'NixlMsgGuard'. Foreign traffic?"
 
 
+HOSTILE = (
+    "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\x1b[31mred\x1b[0m\x00\x08 ]]> "
+    "\u202egnp.exe <a href='http://evil.example/'>go</a>"
+)
+
+
 class Stream:
     """Collects events at run-relative seconds and numbers them in order of time."""
 
@@ -135,6 +141,16 @@ def _head(stream: Stream) -> None:
         ),
         gauge_lag_s=3.0,
         not_examined=("content of answers: the engine echoes nothing", "data-parallel ranks: one rank only"),
+        metrics=(
+            ev.MetricUse(name="prefill_bootstrap_queue", kind="gauge", use="queue", roles=("prefill",)),
+            ev.MetricUse(name="prefill_inflight_queue", kind="gauge", use="queue", roles=("prefill",)),
+            ev.MetricUse(name="decode_prealloc_queue", kind="gauge", use="queue", roles=("decode",)),
+            ev.MetricUse(name="decode_transfer_queue", kind="gauge", use="queue", roles=("decode",)),
+            ev.MetricUse(name="generated_tokens", kind="counter", use="progress"),
+            ev.MetricUse(name="aborted_requests", kind="counter", use="aborts"),
+            *(ev.MetricUse(name=f"stress_queue_{k}", kind="gauge", use="queue") for k in range(4)),
+            ev.MetricUse(name=f"queue{HOSTILE}", kind="gauge", use="queue"),
+        ),
     )  # fmt: skip
 
 
@@ -144,7 +160,8 @@ def _gauges(stream: Stream, at_s: float, node: str, queues: dict[str, float], to
     samples.append(ev.Sample(name="generated_tokens", labels=labels, value=tokens))
     if aborts:
         samples.append(ev.Sample(name="aborted_requests", labels=labels, value=aborts))
-    stream.add(ev.Scrape, at_s, node=node, ok=True, took_ms=3.1, samples=tuple(samples), src="probe:metrics")
+    zero = () if aborts else ("aborted_requests",)
+    stream.add(ev.Scrape, at_s, node=node, ok=True, took_ms=3.1, samples=tuple(samples), zero=zero, src="probe:metrics")
 
 
 def _run(*, wedges: bool) -> Stream:
@@ -311,7 +328,7 @@ def many_events(n: int) -> Iterator[ev.AnyEvent]:
             error="status" if i % 3 == 0 else "",
         )  # fmt: skip
         samples = tuple(
-            ev.Sample(name=f"prefill_queue_{k}", labels="tp_rank=0", value=(i * (k + 3)) % 101) for k in range(4)
+            ev.Sample(name=f"stress_queue_{k}", labels="tp_rank=0", value=(i * (k + 3)) % 101) for k in range(4)
         )
         yield ev.Scrape(t_ns=end, seq=seq + 2, node=f"prefill-{i % 4}", ok=True, samples=samples)
         yield ev.HarnessHealth(t_ns=end, seq=seq + 3, who="harness", lag_max_ms=i % 7)
@@ -474,9 +491,6 @@ def huge_verdict(findings: int = 1000) -> Verdict:
         not_examined=tuple(f"thing {i} {long}" for i in range(30)),
         reasons=tuple(f"reason {i}" for i in range(30)),
     )
-
-
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\x1b[31mred\x1b[0m\x00\x08 ]]> \u202egnp.exe <a href='http://evil.example/'>go</a>"
 
 
 def hostile_events() -> list[ev.AnyEvent]:
