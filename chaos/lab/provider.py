@@ -73,8 +73,6 @@ class RunningLab:
     @property
     def target(self) -> Target:
         """The lab as a target file would describe it."""
-        settings = self.spec.settings
-        clocks = Clocks.scaled(settings.time_scale)
         by_role: dict[Role, list[ServerSpec]] = {"router": [], "prefill": [], "decode": []}
         for node in self._nodes:
             by_role[node.config.role].append(
@@ -87,18 +85,7 @@ class RunningLab:
                     name=node.config.name,
                 )
             )
-        return Target(
-            version=1,
-            name="lab-sim",
-            about="an embedded lab",
-            router=by_role["router"][0],
-            prefill=by_role["prefill"],
-            decode=by_role["decode"],
-            model=settings.model,
-            timeouts={"waiting": clocks.waiting_timeout_s, "bootstrap": clocks.waiting_timeout_s},
-            gauge_lag=GAUGE_LAG_S * settings.time_scale,
-            time_scale=settings.time_scale,
-        )
+        return _describe(self.spec, by_role["router"][0], by_role["prefill"], by_role["decode"])
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +114,29 @@ class RunningLab:
             if node.process.stdin is not None:
                 node.process.stdin.close()
         return [node.process.pid for node in running if node.process.poll() is None]
+
+
+def outline_lab(spec: LabSpec) -> Target:
+    """The lab as a target before it is started: every address is a placeholder."""
+    nowhere = ServerSpec(url="http://127.0.0.1:1")
+    return _describe(spec, nowhere, [nowhere] * spec.settings.prefill, [nowhere] * spec.settings.decode)
+
+
+def _describe(spec: LabSpec, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
+    settings = spec.settings
+    timeout_s = Clocks.scaled(settings.time_scale).waiting_timeout_s
+    return Target(
+        version=1,
+        name="lab-sim",
+        about="an embedded lab",
+        router=router,
+        prefill=prefill,
+        decode=decode,
+        model=settings.model,
+        timeouts={"waiting": timeout_s, "bootstrap": timeout_s},
+        gauge_lag=GAUGE_LAG_S * settings.time_scale,
+        time_scale=settings.time_scale,
+    )
 
 
 def _wait_all(nodes: list[_Running]) -> None:
