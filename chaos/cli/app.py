@@ -19,7 +19,9 @@ app = typer.Typer(
     epilog="Exit codes: 0 as expected, 1 violation, 2 usage or invalid file, 3 inconclusive, 4 harness error, "
     "5 refused, 6 target unfit, 8 cleanup incomplete, 9 violation and cleanup incomplete, 130 interrupted.",
 )
-lab_app = typer.Typer(help="Deployments that pdchaos starts itself; no cluster and no GPU needed.", no_args_is_help=True)
+lab_app = typer.Typer(
+    help="Deployments that pdchaos starts itself; no cluster and no GPU needed.", no_args_is_help=True
+)
 app.add_typer(lab_app, name="lab")
 
 ScenarioArg = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario's name or its YAML file.")]

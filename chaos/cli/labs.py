@@ -1,3 +1,83 @@
-"""`pdchaos lab`: labs that stay up between runs."""
+"""`pdchaos lab`: what labs there are, and labs that stay up between runs."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from chaos.cli.boundary import interruptible
+from chaos.cli.targets import note, parse_options
+from chaos.lab import keeper
+from chaos.lab.catalogue import catalogue
+from chaos.model.errors import LabError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+
+def show_catalogue() -> None:
+    """Print every lab, its builds and its options."""
+    console = Console(highlight=False)
+    for lab in catalogue():
+        console.print(f"lab:{lab.name} ({lab.kind}): {lab.about}", markup=False)
+        builds = Table("build", "engine", "about", "upstream", "fixed in", box=None, padding=(0, 2, 0, 0))
+        for build in lab.builds:
+            builds.add_row(build.name, build.version, build.about, build.upstream, build.fixed_in)
+        options = Table("--set option", "default", "about", box=None, padding=(0, 2, 0, 0))
+        for option in lab.options:
+            options.add_row(option.name, option.default, option.about)
+        console.print(builds)
+        console.print(options)
+
+
+def bring_up(name: str, options: Sequence[str], *, hours: float) -> None:
+    """Start a lab that outlives this command."""
+    name = name.removeprefix("lab:")
+    with interruptible():
+        status = keeper.up(name, parse_options(options), keeper.default_folder(name), note, ttl_s=hours * 3600)
+    print(f"{status.lab} is up for {hours:g} h, pids {' '.join(map(str, status.pids))}")  # noqa: T201
+    print(f"target file: {status.target}")  # noqa: T201
+
+
+def take_down(name: str | None) -> None:
+    """End one kept lab, or all."""
+    folders = [keeper.default_folder(name.removeprefix("lab:"))] if name else list(_folders())
+    up = [folder for folder in folders if keeper.status(folder).state is not keeper.State.DOWN]
+    if not up:
+        raise UsageError(
+            f"{name or 'no lab'} is up" if not name else f"{name} is not up", hint="see `pdchaos lab status`"
+        )
+    for folder in up:
+        left = keeper.down(folder)
+        if left:
+            raise LabError(f"processes that did not end: {', '.join(map(str, left))}")
+        print(f"{folder.name} is down")  # noqa: T201
+
+
+def show_status() -> None:
+    """Print every kept lab."""
+    table = Table("lab", "state", "minutes left", "pids", "target file", box=None, padding=(0, 2, 0, 0))
+    for folder in _folders():
+        status = keeper.status(folder)
+        if status.state is keeper.State.DOWN:
+            continue
+        dead = f" (dead: {' '.join(map(str, status.dead))})" if status.dead else ""
+        table.add_row(
+            status.lab,
+            f"{status.state.value}{dead}",
+            f"{status.seconds_left / 60:.0f}",
+            " ".join(map(str, status.pids)),
+            status.target,
+        )
+    if table.row_count:
+        Console(soft_wrap=True).print(table)
+    else:
+        print("no lab is up")  # noqa: T201
+
+
+def _folders() -> Iterable[Path]:
+    root = keeper.default_folder().parent
+    return sorted(path for path in root.glob("*") if path.is_dir()) if root.is_dir() else []

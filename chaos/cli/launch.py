@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 import shlex
 import signal
@@ -62,7 +61,7 @@ class Launch:
 
 def launch(order: Launch, *, show_panel: bool) -> Verdict:
     """Run, judge, report. Raises `UserError` for what was wrong before anything was broken."""
-    scenario = library.load_scenario(order.scenario, order.overrides)
+    scenario = library.load_scenario(order.scenario, order.overrides).value
     opened = open_target(order.target, order.lab_options)
     utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     run_id = secrets.token_hex(4)
@@ -100,7 +99,7 @@ def _execute(
                 target_kind=opened.kind,
                 packs={name: pack.value for name, pack in packs.items()},
                 packs_used=tuple(
-                    PackUsed(name=name, engine=pack.value.name, sha256=hashlib.sha256(pack.text).hexdigest())
+                    PackUsed(name=name, engine=pack.value.name, sha256=pack.sha256)
                     for name, pack in sorted(packs.items())
                 ),
                 plan=resolve_plan(scenario, target, packs[target.engine].value),

@@ -35,7 +35,6 @@ def write_reports(folder: RunFolder, journal: Journal, verdict: Verdict, command
     """Write the four files; on a full disk the small ones come first and the rest is said to be missing."""
     extras = ReportExtras(
         folder=folder.root.name,
-        target=verdict.target,
         repeat=(command, f"pdchaos judge {folder.root}") if command else (f"pdchaos judge {folder.root}",),
     )
     writers = (

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from chaos import library
-from chaos.lab.provider import parse_lab, start_lab
+from chaos.lab.provider import outline_lab, parse_lab, start_lab
 from chaos.model.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from chaos.lab.provider import LabSpec, RunningLab
     from chaos.model.target import Target
@@ -52,7 +52,7 @@ class LabTarget:
     """A lab that lives as long as the run."""
 
     def __init__(self, spec: LabSpec) -> None:
-        self.kind = f"lab:{spec.kind}"
+        self.kind = spec.title
         self._spec = spec
         self._lab: RunningLab | None = None
 
@@ -74,7 +74,14 @@ def open_target(text: str, options: Sequence[str]) -> FileTarget | LabTarget:
         return LabTarget(parse_lab(text.removeprefix(LAB_PREFIX), parse_options(options)))
     if options:
         raise UsageError("--set is for labs; a target file says everything itself", hint="edit the file instead")
-    return FileTarget(library.load_target(text))
+    return FileTarget(library.load_target(text).value)
+
+
+def outline(text: str, options: Sequence[str]) -> Target:
+    """The target as far as it is known without starting anything: for `plan`."""
+    if text.startswith(LAB_PREFIX):
+        return outline_lab(parse_lab(text.removeprefix(LAB_PREFIX), parse_options(options)))
+    return open_target(text, options).start(Path(), note)
 
 
 def parse_options(options: Sequence[str]) -> dict[str, str]:

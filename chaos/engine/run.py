@@ -155,7 +155,14 @@ class Run:
         async with make_http() as http:
             try:
                 found = await self._or_stop(
-                    discover(self._setup.target, self._setup.packs, self._plan, http=http, clock=self._clock)
+                    discover(
+                        self._setup.target,
+                        self._setup.packs,
+                        self._plan,
+                        http=http,
+                        clock=self._clock,
+                        api_key=self._setup.api_key,
+                    )
                 )
             except (_Stop, _Leave) as stop:
                 return RunStatus.ABORTED, str(stop)
