@@ -16,7 +16,7 @@ from chaos.model.scenario import Scenario, Section
 from chaos.model.target import Target
 from chaos.model.tree import did_you_mean, key_mark, one_of, override, walk
 from chaos.model.units import FROM_FILE
-from chaos.model.unsupported import unsupported_key, unsupported_value
+from chaos.model.unsupported import in_place_of, unsupported_key, unsupported_value
 from chaos.model.yamlpos import Mapping, Mark, Node, Scalar, Sequence, kind_of, parse_yaml, plain
 
 if TYPE_CHECKING:
@@ -62,16 +62,20 @@ def _load(
             problems += override(tree, wish)
         except InvalidFile as error:
             problems += error.problems
-    problems += _nothings(tree)
-    value: M | None = None
-    try:
-        value = model.model_validate(plain(tree), strict=True, context=FROM_FILE)
-    except ValidationError as error:
-        problems += _translate(error, tree, model)
-    problems += checks(tree)
+    value, found = validate(model, tree)
+    problems += [*found, *checks(tree)]
     if problems or value is None:
         raise InvalidFile(_tidied(problems, file))
     return value
+
+
+def validate(model: type[M], tree: Mapping) -> tuple[M | None, list[Problem]]:
+    """The model of a tree, or None, and what its single values have wrong."""
+    problems = list(_nothings(tree))
+    try:
+        return model.model_validate(plain(tree), strict=True, context=FROM_FILE), problems
+    except ValidationError as error:
+        return None, [*problems, *_translate(error, tree, model)]
 
 
 def _tidied(problems: list[Problem], file: str) -> list[Problem]:
@@ -159,7 +163,7 @@ def _said_otherwise(missing: str, place: _Place, known: list[str]) -> bool:
         return False
     unknown = [key for key in place.node.values if key not in known]
     misspelt = did_you_mean(missing, unknown).startswith("did")
-    return misspelt or unsupported_key((*place.where, *unknown), missing) is not None
+    return misspelt or in_place_of(missing, unknown)
 
 
 _WANTED = {

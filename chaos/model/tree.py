@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from chaos.model.errors import Problem
-from chaos.model.yamlpos import Mapping, Mark, Node, Scalar, Sequence, parse_value
+from chaos.model.yamlpos import MAX_DEPTH, Mapping, Mark, Node, Scalar, Sequence, parse_value
 from chaos.model.yamltext import quoted
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def override(root: Mapping, text: str) -> list[Problem]:
     mark = Mark(f"--with {text}", 1, 1)
     path, equals, value = text.partition("=")
     parts = [part.strip() for part in path.split(".")]
-    if not equals or not all(parts):
+    if not equals or not all(parts) or len(parts) > MAX_DEPTH:
         return [mark.problem("an override is PATH=VALUE", "such as expect.recover_within=10s")]
     node: Node = root
     for depth, part in enumerate(parts):

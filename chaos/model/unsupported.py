@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from chaos.model.yamlpos import Mapping, Node, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _FAULTS = (
     "signal", "restart", "rate", "loss", "partition", "port-block", "delay", "foreign-frame", "abort-frame",
@@ -14,15 +19,13 @@ _HOWS = ("timeout", "abort-api", "stall", "blackhole")
 _NOT_YET = "this version cannot do it yet"
 
 
-def unsupported_key(where: tuple[str, ...], missing: str = "") -> tuple[str, str] | None:
-    """Message and hint when the key at the end of `where` is a word for later.
+def in_place_of(missing: str, keys: Iterable[str]) -> bool:
+    """Whether one of these keys is a word for later that stands where `missing` should."""
+    return missing == "kill" and any(key in _FAULTS for key in keys)
 
-    With `missing`, `where` ends with all keys of a mapping that lacks it: then the answer is whether a word for later
-    stands in its place.
-    """
-    if missing:
-        later = missing == "kill" and any(key in _FAULTS for key in where)
-        return ("", "") if later else None
+
+def unsupported_key(where: tuple[str, ...]) -> tuple[str, str] | None:
+    """Message and hint when the key at the end of `where` is a word for later."""
     match where:
         case ("timeline", key) if key in _FAULTS:
             return f"the fault `{key}` is not supported: {_NOT_YET}", "supported: kill"

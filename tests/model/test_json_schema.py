@@ -1,0 +1,206 @@
+"""The JSON Schema agrees with the loader on everything one value can show."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from model_samples import PACK, SCENARIO, TARGET
+
+from chaos.model.checks import check_scenario
+from chaos.model.loading import validate
+from chaos.model.schema import KINDS, json_schema
+from chaos.model.yamlpos import Mapping, Mark, Node, Scalar, Sequence, parse_yaml, plain
+
+VALIDATORS = {kind: Draft202012Validator(json_schema(kind)) for kind in KINDS}
+
+MARK = Mark("f", 1, 1)
+FULL_SCENARIO = """\
+version: 1
+name: full
+about: all of it
+requires: {packs: [sglang], metrics: [decode_prealloc_queue]}
+load:
+  - name: agents
+    sessions: 60
+    rounds: 4
+    prompt_tokens: 300
+    max_tokens: 2500
+    timeout: 120s
+    api: chat
+    stream: true
+    arrival: {ramp: 5s}
+    think_time: 500ms
+    saturate: {waiting: 20, max_sessions: 400}
+    model: some-model
+    headers: {X-Team: chaos}
+    api_key: env:KEY
+    temperature: 0.5
+    ignore_eos: false
+  - {name: open, arrival: {rate: 5/s, for: 60s}}
+timeline:
+  - {id: wave, kill: {group: agents, sessions: all, how: sigkill}, when: {waiting: ">= 20"}, give_up: 60s,
+     aim: {waiting: ">= 20", server_aborts: ">= 1"}}
+  - {id: more, kill: {group: agents, sessions: 5, how: rst}, after: wave}
+  - {id: last, kill: {group: agents, how: fin}, at: 90s}
+cycles: {count: 2, rest: 40s, until: wedged}
+trials: {count: 1}
+observe: {settle: 10s, at_most: engine-timeouts, idle: 60s, quiet: 10s, baseline: 5s}
+canary: {every: 1s, deadline: 20s, in_a_row: 5, max_tokens: 8, api: generate}
+expect: {recover_within: 60s, allow: [healthy, slow-recovery]}
+seed: 7
+"""
+FULL_TARGET = """\
+version: 1
+name: here
+about: all of it
+environment: production
+engine: sglang
+router_engine: sglang-router
+router: {url: "http://127.0.0.1:8000", metrics: "http://127.0.0.1:29000/metrics", log: [router.log], name: router}
+prefill:
+  - {url: "http://127.0.0.1:30000", log: [a.log, b.log], pid: 5, bootstrap_port: 8998}
+decode:
+  - {url: "https://[::1]:30001/base", pidfile: decode.pid, port: 30001}
+model: m
+api_key: file:/run/key
+tls: {verify: false, ca: ca.pem}
+allow: [kill, signal]
+timeouts: {waiting: 30s}
+gauge_lag: 3s
+time_scale: 0.1
+"""
+SAMPLES = [
+    ("scenario", FULL_SCENARIO),
+    ("target", FULL_TARGET),
+    ("pack", PACK),
+]
+
+
+def loads(kind: str, document: Any) -> list[str]:
+    """What the loader says of single values and keys, and of a step's triggers, which the schema knows, too."""
+    root = tree(document)
+    assert isinstance(root, Mapping)
+    _, problems = validate(KINDS[kind], root)  # type: ignore[index]
+    together = check_scenario(root, None) if kind == "scenario" else ()
+    return [*map(str, problems), *(text for text in map(str, together) if "trigger" in text)]
+
+
+def tree(value: Any) -> Node:
+    """A tree as the parser makes it; a number with a zero fraction is a whole number."""
+    match value:
+        case dict():
+            return Mapping(MARK, {key: tree(inner) for key, inner in value.items()}, dict.fromkeys(value, MARK))
+        case list():
+            return Sequence(MARK, [tree(inner) for inner in value])
+        case float() if value.is_integer():
+            return Scalar(MARK, int(value))
+    return Scalar(MARK, value)
+
+
+def agree(kind: str, document: Any) -> bool:
+    said = loads(kind, document)
+    errors = [error.message for error in VALIDATORS[kind].iter_errors(document)]
+    assert bool(said) == bool(errors), f"loader: {said}\nschema: {errors}\n{document}"
+    return not said
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_the_schema_itself_is_valid_and_never_offers_null(kind: str) -> None:
+    schema = json_schema(kind)  # type: ignore[arg-type]
+    Draft202012Validator.check_schema(schema)
+    assert '"null"' not in json.dumps(schema)
+    assert f"pdchaos {kind}" == schema["title"]
+
+
+@pytest.mark.parametrize(("kind", "text"), [*SAMPLES, ("scenario", SCENARIO), ("target", TARGET)])
+def test_valid_files_are_valid_by_the_schema(kind: str, text: str) -> None:
+    assert agree(kind, plain(parse_yaml(text, "f")))
+
+
+BAD_VALUES = [
+    None, True, False, 0, 1, -1, 2, 5.5, 60, 70000, 20001, 10**7, "", "x", "X", "25s", "25", "300 ms", "5/s", "0/s",
+    "0.0/m", ">= 20", "=> 20", " >=20 ", ">= -1", "all", "wedged", "inconclusive", "healthy", "kill", "chat", "env:K",
+    "env:", "file:", "http://a", "ftp://a", "http://u@h", "http://h/?q", "a" * 64, "server_aborts", "0.5.14", "a/b#1",
+    "/p", "gauge", [], ["x"], ["healthy"], [1], [None], {}, {"x": 1}, {"waiting": ">= 1"}, {"waiting": 1},
+    {"Host": "x"}, {"X-A": "é"}, {"X-A": "y"}, {"verify": True}, {"rate": "5/s"}, {"group": "agents"}, [{}],
+    [{"name": "a"}],
+]  # fmt: skip
+
+
+def places(node: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """The paths of all values inside."""
+    found = []
+    if isinstance(node, dict | list):
+        for key, inner in node.items() if isinstance(node, dict) else enumerate(node):
+            found += [(*path, key), *places(inner, (*path, key))]
+    return found
+
+
+def inside(document: Any, path: tuple[str | int, ...]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+@pytest.mark.parametrize(("kind", "text"), SAMPLES)
+def test_every_value_replaced_by_every_other_kind_of_value_is_judged_alike(kind: str, text: str) -> None:
+    original = plain(parse_yaml(text, "f"))
+    accepted = refused = 0
+    for path in places(original):
+        if path[-1] == "pattern":
+            continue  # whether it compiles is beyond JSON Schema
+        for value in BAD_VALUES:
+            document = copy.deepcopy(original)
+            inside(document, path[:-1])[path[-1]] = value
+            accepted, refused = (accepted + 1, refused) if agree(kind, document) else (accepted, refused + 1)
+    assert accepted > 10
+    assert refused > 500
+
+
+@pytest.mark.parametrize(("kind", "text"), SAMPLES)
+def test_every_key_removed_renamed_or_added_is_judged_alike(kind: str, text: str) -> None:
+    original = plain(parse_yaml(text, "f"))
+    mappings = [(), *(path for path in places(original) if isinstance(inside(original, path), dict))]
+    for path in mappings:
+        for key in inside(original, path):
+            removed = copy.deepcopy(original)
+            value = inside(removed, path).pop(key)
+            agree(kind, removed)
+            for name in (f"{key}x", key.upper(), "<<", "klass", "for_", "lasts", "at", "when", "kill"):
+                renamed = copy.deepcopy(removed)
+                inside(renamed, path)[name] = value
+                agree(kind, renamed)
+
+
+# Control characters never reach a field: the parser refuses them. Python's `$` lets a trailing newline pass.
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Zl", "Zp")), max_size=12)
+JSON = st.recursive(
+    st.booleans() | st.integers(-(10**6), 10**6) | st.floats(-1e9, 1e9) | TEXT | st.sampled_from(BAD_VALUES),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(SAMPLES), st.randoms(use_true_random=False), JSON)
+def test_any_value_anywhere_is_judged_alike(sample: tuple[str, str], random: Any, value: Any) -> None:
+    kind, text = sample
+    document = plain(parse_yaml(text, "f"))
+    path = random.choice([path for path in places(document) if path[-1] != "pattern"])
+    inside(document, path[:-1])[path[-1]] = value
+    agree(kind, document)
+
+
+def test_the_agreement_test_can_fail() -> None:
+    document = plain(parse_yaml(SCENARIO, "f"))
+    document["seed"] = 5  # type: ignore[index, call-overload]
+    schema = json_schema("scenario")
+    schema["properties"]["seed"]["maximum"] = 4
+    assert [] == loads("scenario", document)
+    assert not Draft202012Validator(schema).is_valid(document)
