@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,8 +21,11 @@ from chaos.engine.probes.tail import LogTail
 from chaos.model.events import EvidenceLost, LogCovered, LogHit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
+
+
+Watch = Callable[["Path"], "Watched"]
 
 
 class Watched:
@@ -57,7 +61,7 @@ class Watched:
 
 
 @pytest.fixture
-def watch() -> Iterator[Callable[[Path], Watched]]:
+def watch() -> Iterator[Watch]:
     """Makes probes on logs and lets go of their files at the end."""
     made: list[Watched] = []
 
@@ -71,7 +75,7 @@ def watch() -> Iterator[Callable[[Path], Watched]]:
 
 
 @pytest.fixture
-def log(tmp_path: Path, watch: Callable[[Path], Watched]) -> Watched:
+def log(tmp_path: Path, watch: Watch) -> Watched:
     path = tmp_path / "prefill.log"
     path.write_bytes(b"thread-0 died long ago\n")
     return watch(path)
@@ -135,7 +139,7 @@ async def test_progress_bars_are_lines_of_their_own(log: Watched) -> None:
 async def test_binary_bytes_are_kept_readable(log: Watched) -> None:
     log.write(b"\x00\xff\xfe thread-1 died \x80\n")
     await log.look()
-    assert [("\x00\ufffd\ufffd thread-1 died \ufffd", 23)] == log.hits
+    assert [("\ufffd\ufffd thread-1 died \ufffd", 24)] == log.hits
 
 
 async def test_a_long_line_is_cut(log: Watched) -> None:
@@ -148,7 +152,7 @@ async def test_bytes_without_any_line_end_do_not_fill_the_memory(log: Watched) -
     log.write(b"\x00" * (3 << 20) + b" thread-1 died\n")
     await log.look()
     assert len(log.probe._files[0].tail._partial) <= tail.MAX_PARTIAL_BYTES
-    assert 1 == len(log.hits)
+    assert [(" thread-1 died", 23 + (3 << 20))] == log.hits
 
 
 async def test_a_rotated_log_is_read_to_its_end_and_the_new_one_from_its_beginning(log: Watched) -> None:
@@ -205,9 +209,7 @@ async def test_a_log_cut_and_grown_beyond_the_cursor_between_two_looks_is_notice
     assert 1 == len(log.lost)
 
 
-async def test_a_log_that_is_not_there_yet_is_read_from_its_beginning_once_it_is(
-    tmp_path: Path, watch: Callable[[Path], Watched]
-) -> None:
+async def test_a_log_that_is_not_there_yet_is_read_from_its_beginning_once_it_is(tmp_path: Path, watch: Watch) -> None:
     log = watch(tmp_path / "late.log")
     await log.look()
     log.write(b"thread-1 died\n")
@@ -218,7 +220,7 @@ async def test_a_log_that_is_not_there_yet_is_read_from_its_beginning_once_it_is
     assert [] == log.lost
 
 
-async def test_a_log_that_never_appears_is_evidence_lost(tmp_path: Path, watch: Callable[[Path], Watched]) -> None:
+async def test_a_log_that_never_appears_is_evidence_lost(tmp_path: Path, watch: Watch) -> None:
     log = watch(tmp_path / "never.log")
     began_ns = log.clock.now_ns()
     await log.look()
@@ -235,7 +237,7 @@ async def test_a_log_that_never_appears_is_evidence_lost(tmp_path: Path, watch: 
 
 
 async def test_a_directory_or_a_pipe_in_place_of_a_log_is_evidence_lost_and_blocks_nobody(
-    tmp_path: Path, watch: Callable[[Path], Watched]
+    tmp_path: Path, watch: Watch
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
@@ -267,12 +269,35 @@ async def test_a_log_unreadable_for_a_while_is_read_on_where_it_was_and_the_gap_
     assert ("log: Input/output error", seen_ns) == (lost.cause, lost.from_ns)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-async def test_a_log_without_permission_is_evidence_lost(log: Watched, watch: Callable[[Path], Watched]) -> None:
-    log.path.chmod(0)
-    log = watch(log.path)
-    await log.probe.finish()
-    assert ["log: Permission denied"] == log.lost
+def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file may be opened: root, whom no mode bits stop, runs tests too."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+
+
+async def test_a_log_without_permission_is_evidence_lost(
+    log: Watched, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid(monkeypatch)
+    denied = watch(log.path)
+    await denied.look()
+    await denied.probe.finish()
+    assert (["log: Permission denied"], []) == (denied.lost, denied.ranges)
+
+
+async def test_a_log_that_may_be_read_only_later_is_read_from_where_it_ended_at_the_start(
+    log: Watched, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as denying:
+        forbid(denying)
+        denied = watch(log.path)
+    denied.write(b"thread-1 died\n")
+    await denied.look()
+    assert [("thread-1 died", 23)] == denied.hits
+    assert ["log: Permission denied"] == denied.lost
 
 
 async def test_the_first_hits_are_kept_raw_and_the_rest_counted_every_second(
@@ -300,7 +325,7 @@ async def test_echoes_of_one_occurrence_are_not_counted_again(log: Watched, monk
 
 
 async def test_a_flood_of_ten_thousand_lines_a_second_is_kept_up_with_and_stalls_no_loop(
-    tmp_path: Path, watch: Callable[[Path], Watched]
+    tmp_path: Path, watch: Watch
 ) -> None:
     """Counts, not times: the machine may starve. Ten seconds' worth of lines are read in one go, off the loop."""
     log = watch(tmp_path / "flood.log")

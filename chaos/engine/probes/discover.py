@@ -82,12 +82,9 @@ async def discover(
     """Ask every server of the target. Raises Unfit when one does not answer or is not what the target says."""
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     inquiry = Inquiry(http, headers, plan.time_scale)
-    servers = _servers(target)
+    servers = [(name, role, spec, _pack(packs, target, role)) for name, role, spec in _servers(target)]
     async with asyncio.TaskGroup() as group:
-        looks = [
-            group.create_task(_look(name, role, spec, _pack(packs, target, role), inquiry))
-            for name, role, spec in servers
-        ]
+        looks = [group.create_task(_look(*server, inquiry)) for server in servers]
     looked = [look.result() for look in looks]
     problems = [one.problem for one in looked if one.problem]
     if problems:

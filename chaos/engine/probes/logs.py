@@ -7,7 +7,9 @@ are read in a thread, a bounded amount per look, so a flood of log lines cannot 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -134,12 +136,18 @@ class LogProbe:
     async def _look_at(self, file: _Followed) -> bool:
         """One look. A cancelled one still waits for its thread and reports what that read: the cursor has moved."""
         looking = asyncio.ensure_future(asyncio.to_thread(file.tail.look, BUDGET_BYTES))
+        looking.add_done_callback(partial(self._looked, file))
         try:
-            await asyncio.shield(looking)
-        finally:
-            await asyncio.wait([looking])
+            return (await asyncio.shield(looking)).more
+        except asyncio.CancelledError:
+            while not looking.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([looking])
+            raise
+
+    def _looked(self, file: _Followed, looking: asyncio.Future[News]) -> None:
+        if not looking.cancelled() and looking.exception() is None:  # else whoever awaits it hears of it
             self._report(file, looking.result())
-        return looking.result().more
 
     def _report(self, file: _Followed, news: News) -> None:
         now_ns = self._clock.now_ns()

@@ -53,11 +53,12 @@ class Scanner:
         found: list[Found] = []
         date, dated_to = dated_before, 0
         for start, end in self._candidates(block):
-            line = block[start:end]
+            # A file cut under a writer that keeps its own offset begins with a hole, which reads as zeros.
+            line = block[start:end].lstrip(b"\0")
             meaning = self._meaning(line[:MAX_LINE_BYTES].decode(errors="replace"))
             if meaning is not None:
                 date, dated_to = last_date(block, dated_to, end) or date, end
-                found.append(Found(start, line, *meaning, date))
+                found.append(Found(end - len(line), line, *meaning, date))
         return found
 
     def _meaning(self, text: str) -> tuple[Signature, str] | None:

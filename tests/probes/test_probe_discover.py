@@ -1,0 +1,222 @@
+"""Discovery: what answers, what can be observed, what cannot and why, and when a run must not start."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from probe_helpers import VirtualClock, serving, text
+from test_probe_exposition import STYLE
+
+from chaos.engine.probes import Discovery, discover, make_http
+from chaos.library import load_packs
+from chaos.model.errors import Unfit, UsageError
+from chaos.model.events import EngineTimeout, Plan
+from chaos.model.target import ServerSpec, Target
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+PACKS = {name: loaded.value for name, loaded in load_packs().items()}
+PLAN = Plan(scenario="s", time_scale=0.1)
+
+
+def engine(role: str, version: str = "0.5.14", **changes: object) -> dict[str, object]:
+    """The handlers of an engine server."""
+
+    async def info(request: web.Request) -> web.Response:
+        return web.json_response({"version": version, "disaggregation_mode": role, "tp_size": 1, "extra": {}})
+
+    return {"server_info": info, "health": text(""), "health_generate": text(""), "metrics": text(STYLE), **changes}
+
+
+async def models(request: web.Request) -> web.Response:
+    return web.json_response({"object": "list", "data": [{"id": "tiny", "object": "model"}]})
+
+
+ROUTER = {"health": text(""), "readiness": text(""), "v1__models": models}
+
+
+@dataclass
+class Deployment:
+    """One router and as many engines as asked for."""
+
+    router: dict[str, object] = field(default_factory=lambda: dict(ROUTER))
+    prefill: list[dict[str, object]] = field(default_factory=lambda: [engine("prefill")])
+    decode: list[dict[str, object]] = field(default_factory=lambda: [engine("decode")])
+
+    @contextlib.asynccontextmanager
+    async def up(self, **target: object) -> AsyncIterator[Target]:
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def url(handlers: dict[str, object]) -> ServerSpec:
+                return ServerSpec(url=await stack.enter_async_context(serving(**handlers)))
+
+            yield Target(
+                version=1,
+                name="here",
+                router=await url(self.router),
+                prefill=[await url(one) for one in self.prefill],
+                decode=[await url(one) for one in self.decode],
+                **target,
+            )
+
+
+async def look(target: Target, **changes: object) -> Discovery:
+    async with make_http() as http:
+        return await discover(target, PACKS, PLAN, http=http, clock=VirtualClock(), **changes)
+
+
+async def test_a_whole_deployment_is_seen_with_what_each_node_lets_us_observe(tmp_path: Path) -> None:
+    log = tmp_path / "prefill.log"
+    log.write_text("old\n")
+    async with Deployment().up() as target:
+        prefill = target.prefill[0].model_copy(update={"log": [str(log)], "pid": os.getpid()})
+        found = await look(target.model_copy(update={"prefill": [prefill]}))
+    assert [
+        ("router-0", "router", "sglang-router", "", ("liveness",)),
+        ("prefill-0", "prefill", "sglang", "0.5.14", ("liveness", "metrics", "log", "process")),
+        ("decode-0", "decode", "sglang", "0.5.14", ("liveness", "metrics")),
+    ] == [(node.id, node.role, node.engine, node.version, node.observes) for node in found.seen.nodes]
+    assert os.getpid() == found.seen.nodes[1].pid
+    assert found.seen.nodes[1].start_time
+    assert "tiny" == found.model
+    assert any("decode-0: no log" in note for note in found.seen.not_examined)
+    assert any("decode-0: process not watched" in note for note in found.seen.not_examined)
+
+
+async def test_the_only_pair_is_covered_by_the_routed_path_and_other_pairs_are_said_to_be_unasked() -> None:
+    async with Deployment().up() as target:
+        one = await look(target)
+    async with Deployment(decode=[engine("decode"), engine("decode")]).up() as target:
+        two = await look(target)
+    assert [("routed", True), ("prefill-0>decode-0", False)] == [(path.id, path.examined) for path in one.seen.paths]
+    assert "only pair" in one.seen.paths[1].reason
+    assert not any(note.startswith("path") for note in one.seen.not_examined)
+    assert ["path prefill-0>decode-0", "path prefill-0>decode-1"] == [
+        note.partition(":")[0] for note in two.seen.not_examined if note.startswith("path")
+    ]
+
+
+async def test_the_target_s_own_names_are_used() -> None:
+    async with Deployment().up() as target:
+        named = target.decode[0].model_copy(update={"name": "east"})
+        found = await look(target.model_copy(update={"decode": [named]}))
+    assert ["router-0", "prefill-0", "east"] == [node.id for node in found.seen.nodes]
+
+
+async def test_metric_names_follow_the_version_and_all_are_tried_when_it_is_unknown() -> None:
+    async def exposed(version: str) -> tuple[str, ...]:
+        async with Deployment(prefill=[engine("prefill", version)]).up() as target:
+            found = await look(target)
+        metrics = found.nodes[1].metrics
+        return next(wanted.exposed for wanted in metrics.wanted if len(pack_names(wanted.name)) > 1)
+
+    def pack_names(canonical: str) -> tuple[str, ...]:
+        return next(metric.exposed_as() for metric in PACKS["sglang"].metrics if metric.name == canonical)
+
+    several = next(
+        metric for metric in PACKS["sglang"].metrics if len(metric.aliases) > 1 and "prefill" in metric.roles
+    )
+    assert several.exposed_as("0.5.14") == await exposed("0.5.14")
+    assert several.exposed_as("0.5.9") == await exposed("0.5.9")
+    assert several.exposed_as("0.5.14") != several.exposed_as("0.5.9")
+    assert several.exposed_as() == await exposed("built from source")
+
+
+async def test_every_metric_says_what_it_is_for() -> None:
+    async with Deployment().up() as target:
+        found = await look(target)
+    uses = {use.name: (use.kind, use.use) for use in found.seen.metrics}
+    for pack in PACKS.values():
+        if pack.name in ("sglang", "sglang-router"):
+            assert {m.name: (m.kind, m.use) for m in pack.metrics}.items() <= uses.items()
+
+
+async def test_timeouts_are_the_target_s_or_the_pack_s_on_the_deployment_s_clocks() -> None:
+    first = PACKS["sglang"].timeouts[0]
+    async with Deployment().up(timeouts={first.name: 7.0}) as target:
+        told = await look(target)
+    async with Deployment().up(gauge_lag=4.0) as target:
+        default = await look(target)
+    assert EngineTimeout(name=first.name, seconds=7.0, source="target") in told.seen.timeouts
+    assert EngineTimeout(name=first.name, seconds=first.default * 0.1, source="pack default") in default.seen.timeouts
+    assert PACKS["sglang"].gauge_lag * 0.1 == pytest.approx(told.seen.gauge_lag_s)
+    assert 4.0 == default.seen.gauge_lag_s
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"metrics": text("no", status=404)}, "prefill-0: no metrics (HTTP 404)"),
+        ({"metrics": text("<html>")}, "prefill-0: no metrics (cut"),
+        ({"server_info": text("no", status=404)}, "prefill-0: version unknown (/server_info: HTTP 404)"),
+        ({"server_info": text("[]")}, "prefill-0: version unknown (/server_info: "),
+        ({"health_generate": text("no", status=404)}, "prefill-0: no /health_generate"),
+    ],
+)
+async def test_what_cannot_be_observed_is_noted_with_its_reason(changes: dict[str, object], note: str) -> None:
+    async with Deployment(prefill=[engine("prefill", **changes)]).up() as target:
+        found = await look(target)
+    assert any(one.startswith(note) for one in found.notes), found.notes
+    if "metrics" in changes:
+        assert "metrics" not in found.seen.nodes[1].observes
+
+
+async def test_an_unreadable_log_is_noted_and_still_followed(tmp_path: Path) -> None:
+    async with Deployment().up() as target:
+        prefill = target.prefill[0].model_copy(update={"log": [str(tmp_path / "none.log"), str(tmp_path)]})
+        found = await look(target.model_copy(update={"prefill": [prefill]}))
+    assert any("prefill-0: log-0 cannot be read (No such file" in note for note in found.notes)
+    assert any("prefill-0: log-1 cannot be read (Is a directory" in note for note in found.notes)
+    assert "log" not in found.seen.nodes[1].observes
+    assert ["log-0", "log-1"] == [log.stream for log in found.nodes[1].logs]
+
+
+async def test_a_server_that_does_not_answer_makes_the_target_unfit_and_all_of_them_are_named(
+    unused_tcp_port: int,
+) -> None:
+    async with Deployment().up() as target:
+        gone = ServerSpec(url=f"http://127.0.0.1:{unused_tcp_port}")
+        with pytest.raises(Unfit) as refusal:
+            await look(target.model_copy(update={"router": gone, "decode": [gone]}))
+    assert "router-0 at" in refusal.value.message
+    assert "decode-0 at" in refusal.value.message
+    assert "prefill-0 at" not in refusal.value.message
+    assert refusal.value.hint
+
+
+async def test_swapped_addresses_are_noticed() -> None:
+    async with Deployment(prefill=[engine("decode")], decode=[engine("prefill")]).up() as target:
+        with pytest.raises(Unfit, match="disaggregation mode is 'decode', not 'prefill'"):
+            await look(target)
+
+
+async def test_an_unknown_pack_is_a_usage_error() -> None:
+    async with Deployment().up() as target, make_http() as http:
+        with pytest.raises(UsageError, match="no pack 'sglang-router'"):
+            await discover(target, {}, PLAN, http=http, clock=VirtualClock())
+
+
+async def test_a_key_is_sent_and_never_shown() -> None:
+    sent: list[str] = []
+
+    async def guarded(request: web.Request) -> web.Response:
+        sent.append(request.headers.get("authorization", ""))
+        return await models(request)
+
+    async with Deployment(router={**ROUTER, "v1__models": guarded}).up() as target:
+        found = await look(target, api_key="sk-secret")
+    assert ["Bearer sk-secret"] == sent
+    assert "sk-secret" not in repr(found)
+
+
+async def test_without_any_named_model_a_default_is_asked_for_and_said() -> None:
+    async with Deployment(router={"health": text("")}).up() as target:
+        found = await look(target)
+    assert ("default", True) == (found.model, any("names its model" in note for note in found.notes))
