@@ -97,9 +97,9 @@ class Call:
                 await self._wire.open(self._tools.remote, self._data)
             except ConnectError as error:
                 refused = isinstance(error.__cause__, ConnectionRefusedError)
-                self._settle("refused" if refused else "connect", str(error), "error")
+                self.settle("refused" if refused else "connect", str(error), "error")
             except OSError as error:  # while sending
-                self._settle("reset", str(error), "error")
+                self.settle("reset", str(error), "error")
             except asyncio.CancelledError:
                 if not self._over.done():  # not our own hang-up
                     raise
@@ -129,11 +129,18 @@ class Call:
 
     def hang_up(self, how: str, error: str, ended_by: str, detail: str = "") -> Farewell | None:
         """End the request now; None when there was no open socket to end."""
-        if self._over.done():
-            return None
-        farewell = self._wire.hang_up(how)
-        self._settle(error, detail, ended_by)
+        farewell = self.cut(how)
+        self.settle(error, detail, ended_by)
         return farewell
+
+    def cut(self, how: str) -> Farewell | None:
+        """The first half of `hang_up`: end the connection. A wave cuts all before the work of settling any."""
+        return None if self._over.done() else self._wire.hang_up(how)
+
+    def settle(self, error: str, detail: str, ended_by: str) -> None:
+        """Decide how the request ended, unless that is decided."""
+        if not self._over.done():
+            self._over.set_result((error, detail, ended_by))
 
     def suspend_timeout(self) -> None:
         """From now on wait for the server, however long it takes."""
@@ -155,7 +162,7 @@ class Call:
         except (BadHttp, EventTooLong) as error:
             self._wire.close()
             detail = str(error) or "an event that does not end"
-            self._settle("protocol", f"{detail}: {shorten(data[:80])}", "error")
+            self.settle("protocol", f"{detail}: {shorten(data[:80])}", "error")
 
     def lost(self, error: Exception | None) -> None:
         """The connection ended."""
@@ -165,18 +172,18 @@ class Call:
             self.on_complete()
             return
         if error is not None and not isinstance(error, OSError):
-            self._settle("protocol", f"defect of the agent: {error!r}", "error")
+            self.settle("protocol", f"defect of the agent: {error!r}", "error")
         elif self._status == 200 and self.answer.done:  # all was said; only the transfer coding's end is missing
-            self._settle(*self._judged())
+            self.settle(*self._judged())
         elif self._status is not None and self._status != 200:
-            self._settle(*self._bad_status())
+            self.settle(*self._bad_status())
         elif self.answer.in_band is not None:
-            self._settle("in-band", self.answer.in_band, "server")
+            self.settle("in-band", self.answer.in_band, "server")
         elif error is not None:
-            self._settle("reset", str(error), "error")
+            self.settle("reset", str(error), "error")
         else:
             detail = "closed before the end of the answer" if self._status else "closed without an answer"
-            self._settle("truncated", detail, "server")
+            self.settle("truncated", detail, "server")
 
     # ------------------------------------------------------------------------------------------ the parser calls these
 
@@ -208,7 +215,7 @@ class Call:
                 self.answer.whole(b"".join(self._body))
             verdict = self._judged()
         self._wire.close()
-        self._settle(*verdict)
+        self.settle(*verdict)
 
     # ------------------------------------------------------------------------------------------ verdicts
 
@@ -238,7 +245,7 @@ class Call:
 
     def _left_open(self) -> None:
         error, detail, ended_by = self._judged()
-        self._settle(error, detail or "connection left open after [DONE]", ended_by)
+        self.settle(error, detail or "connection left open after [DONE]", ended_by)
 
     def _overdue(self) -> None:
         detail = f"no end within {self._tools.config.timeout_s:g} s"
@@ -246,7 +253,3 @@ class Call:
             self.hang_up("cancel", "in-band", "harness", self.answer.in_band)
         else:
             self.hang_up("cancel", "timeout", "harness", detail)
-
-    def _settle(self, error: str, detail: str, ended_by: str) -> None:
-        if not self._over.done():
-            self._over.set_result((error, detail, ended_by))

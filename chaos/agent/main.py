@@ -8,6 +8,8 @@ the harness died: drain, but hang up after `orphan_drain_s`.
 Out: `hello`, then `start` and `end` of each request, `wave` after each wave, `beat` twice a second, `refused` for a
 command that could not be carried out, and `bye` as the last line. Times are nanoseconds of CLOCK_MONOTONIC.
 
+A session that a wave hit is over, one that was still to begin included (with "all"); an open loop's arrivals go on.
+
 Draining suspends the requests' own timeouts: whoever drains wants nothing to be hung up. `stop` ends that, too.
 
 Exit status: 0, or 2 for a bad configuration, or 1 for a defect of ours.

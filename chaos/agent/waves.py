@@ -82,12 +82,15 @@ def strike(order: Order, sessions: Iterable[Session]) -> Blow:
         if PHASE_NAMES[session.phase] in phases:
             phases[PHASE_NAMES[session.phase]] += 1
     farewells: list[Farewell] = []
+    calls = [session.call for session in targets if session.call is not None]
+    for call in calls:
+        farewell = call.cut(order.how)
+        if farewell is not None:
+            farewells.append(farewell)
+    for call in calls:
+        call.settle("cancelled", f"wave {order.wave}", "fault")
     for session in targets:
         session.kill()
-        if session.call is not None:
-            farewell = session.call.hang_up(order.how, "cancelled", "fault", f"wave {order.wave}")
-            if farewell is not None:
-                farewells.append(farewell)
     return Blow(order, phases, farewells)
 
 

@@ -117,7 +117,11 @@ class Wire(asyncio.Protocol):
     async def _connect(self, addresses: list[Address]) -> socket.socket:
         failure: OSError | None = None
         for family, address in addresses:
-            sock = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                sock = socket.socket(family, socket.SOCK_STREAM)
+            except OSError as error:  # too many open files; or no IPv6 here
+                failure = error
+                continue
             sock.setblocking(False)
             try:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -55,7 +55,7 @@ async def test_a_wave_through_tls_ends_every_connection(
     assert (3, 3, {"connecting": 0, "waiting": 3, "streaming": 0, "thinking": 0}) == (
         wave["sessions"], wave["sockets"], wave["phases"],
     )  # fmt: skip
-    assert (0, 3) if how == "rst" else (3, 0) == (wave["fin"], wave["rst"])
+    assert ((0, 3) if how == "rst" else (3, 0)) == (wave["fin"], wave["rst"])
     assert {"reset" if how == "rst" else "fin"} == {connection.end for connection in server.connections}
 
 
@@ -80,7 +80,7 @@ async def test_a_hang_up_in_the_handshake_ends_it(how: str, parser: str) -> None
         await asyncio.wait_for(greeted.wait(), scripted.PATIENCE_S)
         farewell = call.hang_up(how, "cancelled", "fault")
         ended = await asyncio.wait_for(running, scripted.PATIENCE_S)
-        assert "reset" if how == "rst" else "fin" == await asyncio.wait_for(left, scripted.PATIENCE_S)
+        assert ("reset" if how == "rst" else "fin") == await asyncio.wait_for(left, scripted.PATIENCE_S)
     assert ("cancelled", "fault", None) == (ended.error, ended.ended_by, ended.sent_ns)
     assert farewell is not None
     assert ("rst" if how == "rst" else "fin") == farewell.kind

@@ -10,6 +10,9 @@ import scripted
 from scripted import Connection, Server
 from test_process import ANSWER, Gate
 
+from chaos.agent.client import Call
+from chaos.agent.wire import unread_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -77,20 +80,29 @@ async def test_rst_is_rst_and_is_told_so_in_mid_stream(start: Start) -> None:
     assert (0, 2, 2) == (wave["fin"], wave["rst"], wave["phases"]["streaming"])
 
 
-async def test_fin_takes_what_was_received_out_of_the_socket_first(start: Start) -> None:
-    """A close with unread data would send RST; the tokens lie in the socket because the agent is stopped meanwhile."""
-    held = Gate(tokens=1)
-
-    async def script(connection: Connection) -> None:
-        await held(connection)
-
-    async with Server(script) as server, start(server.url, sessions=3) as agent:
-        await _seen_streaming(agent, {"streaming": 3})
-        await agent.say(_wave("fin"))
-        assert 0 == await agent.ended()
-        await server.until(lambda: all(connection.end != "open" for connection in server.connections))
-    assert ["fin"] * 3 == [connection.end for connection in server.connections]
-    assert (3, 0) == (agent.of("wave")[0]["fin"], agent.of("wave")[0]["rst"])
+@pytest.mark.parametrize(
+    ("how", "kind", "end"), [("fin", "fin", "fin"), ("cancel", "rst", "reset"), ("rst", "rst", "reset")]
+)
+async def test_unread_data_makes_a_close_an_rst_and_fin_reads_it_first(
+    how: str, kind: str, end: str, parser: str
+) -> None:
+    async with Server(Gate(tokens=1)) as server:
+        watched = scripted.Watched()
+        tools = scripted.make_tools(scripted.make_config(server.url), parser)
+        call = Call(tools, "r", b"{}", watched, keep_text=False)
+        running = asyncio.create_task(call.run())
+        await asyncio.wait_for(watched.first.wait(), scripted.PATIENCE_S)
+        assert call._wire._transport is not None
+        assert call._wire._sock is not None
+        call._wire._transport.pause_reading()
+        await server.connections[0].send(b"1\r\nx\r\n")
+        while not unread_bytes(call._wire._sock):  # noqa: ASYNC110 - the kernel tells nobody
+            await asyncio.sleep(0.001)
+        farewell = call.hang_up(how, "cancelled", "fault")
+        assert "cancelled" == (await running).error
+        await server.until(lambda: server.connections[0].end != "open")
+    assert farewell is not None
+    assert (kind, end) == (farewell.kind, server.connections[0].end)
 
 
 async def test_a_wave_of_chosen_sessions_spares_the_others(start: Start) -> None:
