@@ -87,7 +87,7 @@ def look(canary: Canary, horizon_ns: int, deadline_ns: int) -> Seen:
 
 
 class Doubt:
-    """Whether our own lag, or a reference canary that failed too, can explain what a canary met."""
+    """Whether our own lag, a reference canary that failed too or a hole in the record may explain a failure."""
 
     def __init__(self, facts: Facts) -> None:
         self._lags = sorted((h.t_ns, h.lag_max_ms) for h in facts.health.get("harness", ()))
@@ -99,10 +99,18 @@ class Doubt:
         ]
         reads += [(r.t_ns, r.ok) for r in facts.references if r.ended_by != "harness"]
         self._references = sorted(reads)
+        self._facts = facts if facts.lost_after(0) else None
 
     def about(self, seen: Seen) -> bool:
         """True when the failure may be ours: our trouble is at least as large as the canary's."""
-        return self._lag_explains(seen) or self._reference_explains(seen)
+        return self._lag_explains(seen) or self._reference_explains(seen) or self._gap_explains(seen)
+
+    def _gap_explains(self, seen: Seen) -> bool:
+        # Its end may be among the events that are missing, unless the run said that it was still open.
+        canary = seen.canary
+        if self._facts is None or seen.fate is not Fate.UNFINISHED or canary.overdue or canary.ended_ns is not None:
+            return False
+        return self._facts.lost_after(min(canary.seqs, default=0))
 
     def _lag_explains(self, seen: Seen) -> bool:
         # Lag delays an answer, it does not make an error; and 3 s of lag do not explain a hang of 300 s.

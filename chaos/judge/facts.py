@@ -29,6 +29,7 @@ class Canary:
     seqs: list[int] = field(default_factory=list)
     ended_ns: int | None = None
     ok: bool = False
+    overdue: bool = False  # said to be past its deadline while it was open
     ours: bool = False  # ended by us or by a fault of ours
     error: str = ""
 
@@ -120,6 +121,7 @@ class Facts:
             case ev.RequestOverdue():
                 if event.req in self.canaries:
                     self.canaries[event.req].seqs.append(event.seq)
+                    self.canaries[event.req].overdue = True
             case ev.RequestEnded():
                 self._ended(event)
             case ev.WaveCensus():
@@ -195,6 +197,10 @@ class Facts:
     def plan(self) -> ev.Plan:
         """What the run intended; defaults when its first event is missing (then nothing is healthy anyway)."""
         return self.run.plan if self.run else ev.Plan(scenario="")
+
+    def lost_after(self, seq: int) -> bool:
+        """Whether any event after this one is missing from the record (its tail apart: nobody can know)."""
+        return max(self.seqs, default=0) - seq > sum(1 for other in self.seqs if other > seq)
 
     @property
     def nodes(self) -> tuple[ev.Node, ...]:

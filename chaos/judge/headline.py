@@ -73,17 +73,19 @@ def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
         text = f"{dark[0].window.after} no fresh request has completed on {_paths(dark)} for {lasted}"
         if look is not None and not look.total:
             text = f"in part: {text}, other paths still serve"
-    return text + _health(liveness_during(case, runs))
+    return text + _health(case, liveness_during(case, runs))
 
 
-def _health(asked: list[Liveness]) -> str:
+def _health(case: Case, asked: list[Liveness]) -> str:
     if not asked:
         return ""
     red = [seen for seen in asked if seen.status != GREEN]
     if not red:
         return f" while {listed(sorted({seen.endpoint for seen in asked})[:2])} stays {GREEN}"
-    said = "does not answer" if red[-1].status is None else f"answers {red[-1].status}"
-    return f"; {red[-1].endpoint} of {red[-1].node} {said}"
+    order = {node.id: -at for at, node in enumerate(case.facts.nodes)}
+    last = max(red, key=lambda seen: (seen.t_ns, order.get(seen.node, 0), seen.endpoint))
+    said = "does not answer" if last.status is None else f"answers {last.status}"
+    return f"; {last.endpoint} of {last.node} {said}"
 
 
 def _wedge_reasons(case: Case) -> list[str]:

@@ -6,6 +6,7 @@ and the run that still watches both ask here.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 ENOUGH_DEAD = 2
 """One failed request is an accident; two with nothing completed since are a state (unless time has proven one)."""
+LUCK = 0.01
+"""How likely a row of passes may be on a path that still loses the share of requests that it lost before."""
+RECENT_ROWS = 4
+"""Losses count as the state of a path when they lie within this many rows of `canaries_in_a_row` from the end."""
 SLOWEST_TIMES = 1.5
 """A path that answers late is still moving while the next answer is no later than this times the slowest so far."""
 
@@ -55,6 +60,7 @@ class PathRun:
     recovered_ns: int | None  # completion of the first pass of the final run
     last_bad: Seen | None
     steady: int  # passes in a row, to the end, that were begun after things had settled
+    needed: int  # how many of them show that the path serves again
     culprits: tuple[Seen, ...]  # the canaries that make the state, oldest first
     doubted: bool  # bad canaries that our own trouble may explain were left out, and that made a difference
     confirmed: bool  # watched past the engine's own timeouts
@@ -111,6 +117,7 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
         recovered_ns=reading.recovered_ns,
         last_bad=last_bad,
         steady=in_a_row(seen, settled_ns(facts, window)),
+        needed=passes_needed(seen, plan),
         culprits=reading.culprits,
         doubted=doubted,
         confirmed=_confirmed(reading, window, plan),
@@ -152,7 +159,7 @@ def _read(seen: Sequence[Seen], window: Window, plan: ev.Plan) -> _Reading:
     lost = _lossy(telling, budget_ns, plan)
     if lost:
         some = len([s for s in telling if s.begun_ns >= lost[0].begun_ns])
-        why = f"{len(lost)} of {some} fresh requests never completed while others did"
+        why = f"{len(lost)} of {some} fresh requests did not complete while others did"
         return _Reading(State.LOSSY, why, lost[0].begun_ns, None, lost)
     first = _first_of_final_run(telling)
     if first is None:
@@ -214,34 +221,37 @@ def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan) -> _Rea
 
 
 def _lossy(telling: Sequence[Seen], budget_ns: int, plan: ev.Plan) -> tuple[Seen, ...]:
-    """The lost canaries of a path that completes some fresh requests and never others; empty when it is not so.
+    """The failed canaries of a path that completes some fresh requests and not others; empty when it is not so.
 
-    Losses that lie in one stretch are an outage that healed (or did not); losses between passes, more than once, are
-    what a stuck rank looks like. One that outlived the engine's own timeouts needs no second.
+    Failures that lie in one stretch are an outage that healed (or did not); failures between passes, more than once,
+    are what a stuck rank looks like.
     """
-    deadline_s = plan.canary_deadline_s
-    passes = [i for i, s in enumerate(telling) if s.fate is Fate.PASS]
-    if not passes:
+    if in_a_row(telling, 0) >= passes_needed(telling, plan):
         return ()
-    between_passes = [(i, s) for i, s in enumerate(telling) if s.fate.dead and passes[0] < i < passes[-1]]
-    lost = [
-        (i, s)
-        for i, s in between_passes
-        if s.fate is Fate.UNFINISHED and s.begun_ns >= budget_ns and s.age_s >= max(deadline_s, plan.recover_within_s)
-    ]
-    if len(_blocks(lost, telling)) >= ENOUGH_DEAD or any(s.age_s >= plan.watch_s for _, s in lost):
-        return tuple(s for _, s in lost)
-    # Not recovered at the end: also failures that were answered (an error is as final as silence).
-    recent = telling[-2 * plan.canaries_in_a_row :]
-    late_enough = [
+    recent = max(len(telling) - RECENT_ROWS * plan.canaries_in_a_row, 0)
+    failed = [
         (i, s)
         for i, s in enumerate(telling)
-        if s.fate.dead and s.until_ns > budget_ns and s.begun_ns >= budget_ns - ns(deadline_s) and s in recent
+        if i >= recent
+        and s.fate.dead
+        and s.until_ns > budget_ns
+        and s.begun_ns >= budget_ns - ns(plan.canary_deadline_s)
     ]
-    unsettled = in_a_row(telling, 0) < plan.canaries_in_a_row
-    if unsettled and len(_blocks(late_enough, telling)) >= ENOUGH_DEAD:
-        return tuple(s for _, s in late_enough)
-    return ()
+    return tuple(s for _, s in failed) if len(_blocks(failed, telling)) >= ENOUGH_DEAD else ()
+
+
+def passes_needed(seen: Sequence[Seen], plan: ev.Plan) -> int:
+    """How many passes in a row show that a path serves again, by more than luck.
+
+    With one of eight ranks stuck, five passes in a row happen half of the time. So the more often passes were mixed
+    among the failures, the longer the row must be.
+    """
+    dead = [i for i, s in enumerate(seen) if s.fate.dead]
+    if not dead:
+        return plan.canaries_in_a_row
+    share = len(dead) / (dead[-1] - dead[0] + 1)
+    by_luck = 1 if share >= 1 else math.ceil(math.log(LUCK) / math.log(1 - share))
+    return max(plan.canaries_in_a_row, by_luck)
 
 
 def _blocks(picked: Sequence[tuple[int, Seen]], telling: Sequence[Seen]) -> list[int]:

@@ -46,13 +46,13 @@ def recovery(facts: Facts, now_ns: int) -> Recovery:
     found = windows(facts, now_ns)
     window = found[-1] if found else baseline_window(facts, now_ns)
     doubt = Doubt(facts)
-    paths = tuple(_of(path_run(facts, path, window, doubt), facts.plan.canaries_in_a_row) for path in facts.paths())
+    paths = tuple(_of(path_run(facts, path, window, doubt)) for path in facts.paths())
     return Recovery(recovered=bool(paths) and all(path.recovered for path in paths), paths=paths)
 
 
-def _of(run: PathRun, in_a_row: int) -> PathRecovery:
-    recovered = run.recovered_ns is not None and run.steady >= in_a_row
-    why = run.why if run.recovered_ns is None or recovered else f"{run.steady} of {in_a_row} passes in a row so far"
+def _of(run: PathRun) -> PathRecovery:
+    recovered = run.recovered_ns is not None and run.steady >= run.needed
+    why = run.why if run.recovered_ns is None or recovered else f"{run.steady} of {run.needed} passes in a row so far"
     return PathRecovery(
         path=run.path.id,
         recovered=recovered,

@@ -104,8 +104,8 @@ class Play:
     reference_ok: bool = True
     interval: float = 1.0
     deaf: frozenset[str] = frozenset()  # probes that see nothing, of ALL_PROBES and "canary" "self"
-    _told: list[tuple[float, ev.AnyEvent]] = field(default_factory=list)
-    _open: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _told: list[tuple[float, ev.AnyEvent]] = field(default_factory=list, repr=False)
+    _open: dict[str, tuple[str, float]] = field(default_factory=dict, repr=False)
     _sent: int = 0
     _tokens: float = 0.0
     _received: float = 0.0

@@ -20,18 +20,17 @@ def _paths_serve(case: Case) -> Answered:
     """From within the budget to the end, often enough in a row, and not only before the last aborts were through."""
     if not case.runs:
         return unknown(fact("nothing was watched: no path was examined, or no load began"))
-    wanted = case.facts.plan.canaries_in_a_row
     bad = [run for run in case.runs if run.state not in (State.SERVES, State.UNDECIDED)]
     if bad:
         return no(*map(_fared, bad), outcome=Outcome.INCONCLUSIVE)
     undecided = [run for run in case.runs if run.state is State.UNDECIDED]
     if undecided:
         return unknown(*map(_fared, undecided))
-    short = [run for run in case.runs if run.steady < wanted]
+    short = [run for run in case.runs if run.steady < run.needed]
     if short:
         return unknown(
             *(
-                fact(f"{_where(run)}: only {run.steady} of {wanted} passes in a row once things had settled")
+                fact(f"{_where(run)}: only {run.steady} of {run.needed} passes in a row once things had settled")
                 for run in short
             )
         )
