@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from chaos.model.scenario import Scenario
     from chaos.model.target import Target
 
-Folder = Literal["scenarios", "probes"]
+Folder = Literal["scenarios", "probes", "templates"]
 T = TypeVar("T")
 
 
@@ -68,7 +68,7 @@ def find(kind: Folder, reference: str) -> Path:
     known = names(kind)
     if reference in known:
         return folder(kind) / f"{reference}.yaml"
-    what = {"scenarios": "scenario", "probes": "pack"}[kind]
+    what = {"scenarios": "scenario", "probes": "pack", "templates": "template"}[kind]
     raise UserError(f"there is no {what} {reference!r}", hint=did_you_mean(reference, known))
 
 

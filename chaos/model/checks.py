@@ -83,14 +83,15 @@ def _check_saturate(group: Mapping) -> Iterator[Problem]:
 
 
 def _check_open_loop(group: Mapping, arrival: Mapping, *, has_timeline: bool) -> Iterator[Problem]:
-    if "ramp" in arrival.values:
+    # A default that is written out contradicts nothing: run folders hold scenarios with all their values.
+    if _seconds(arrival, "ramp"):
         yield key_mark(arrival, "ramp").problem("`ramp` and `rate` exclude each other", "a rate needs no ramp")
     for key, why in (
         ("sessions", "how many there are follows from the rate"),
         ("rounds", "each session of an open loop sends one request"),
         ("saturate", "an open loop adds sessions all the time"),
     ):
-        if key in group.values:
+        if key in group.values and number_of(group, key) != 1:
             yield key_mark(group, key).problem(f"`{key}` and `arrival.rate` exclude each other", why)
     if not has_timeline and "for" not in arrival.values:
         yield key_mark(arrival, "rate").problem("without a timeline this load never ends", "add for: 60s")

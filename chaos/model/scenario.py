@@ -8,11 +8,30 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from chaos.model.outcomes import Outcome
 from chaos.model.tree import one_of
-from chaos.model.units import DURATION_PATTERN, Comparison, Duration, Matching, Rate, read_duration, shown, wrong
+from chaos.model.units import (
+    DURATION_PATTERN,
+    Comparison,
+    Duration,
+    Matching,
+    Rate,
+    format_duration,
+    read_duration,
+    shown,
+    wrong,
+)
 
 CENSUS_PHASES = ("connecting", "waiting", "streaming", "thinking")
 """Where a session can be when a wave hits it (DESIGN §2)."""
@@ -171,9 +190,14 @@ def _at_most(value: object, info: ValidationInfo) -> str | float:
     return "engine-timeouts" if value == "engine-timeouts" else read_duration(value, info)
 
 
+def _shown_limit(limit: str | float) -> str:
+    return limit if isinstance(limit, str) else format_duration(limit)
+
+
 WatchLimit = Annotated[
     Literal["engine-timeouts"] | float,
     BeforeValidator(_at_most),
+    PlainSerializer(_shown_limit, when_used="json"),
     WithJsonSchema({"anyOf": [{"const": "engine-timeouts"}, {"type": "string", "pattern": DURATION_PATTERN}]}),
 ]
 """Until the engine's own timeouts have gone by, or for a duration."""

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError, core_schema
 
 from chaos.model.events import Bound
@@ -95,6 +95,20 @@ def parse_rate(value: object) -> float:
     return float(match[1]) / _SECONDS[match[2]]
 
 
+def format_duration(seconds: float) -> str:
+    """Seconds as a file has them: what was loaded can be written and loaded again."""
+    return f"{_decimal(seconds)}s"
+
+
+def format_rate(per_second: float) -> str:
+    """A rate as a file has it."""
+    return f"{_decimal(per_second)}/s"
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.9f}".rstrip("0").rstrip(".")
+
+
 def parse_comparison(value: object) -> tuple[str, float]:
     """Operator and number of `>= 20`; ValueError says what is wrong."""
     match = fullmatch(COMPARISON_PATTERN, value)
@@ -136,18 +150,22 @@ def read_rate(value: object, info: ValidationInfo) -> float:
 
 def _comparison(value: object) -> str:
     op, number = parse_comparison(value)
-    return f"{op} {number:g}" if number < 1e6 else f"{op} {number!r}"
+    return f"{op} {_decimal(number)}"
 
 
 Duration = Annotated[
     float,
     BeforeValidator(read_duration),
+    PlainSerializer(format_duration, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["25s"]}),
 ]
 """Seconds, written with a unit."""
 
 Rate = Annotated[
-    float, BeforeValidator(read_rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["20/s"]})
+    float,
+    BeforeValidator(read_rate),
+    PlainSerializer(format_rate, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["20/s"]}),
 ]
 """Events per second, written with a unit."""
 

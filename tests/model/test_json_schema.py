@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from model_samples import PACK, SCENARIO, TARGET
+from model_samples import FULL_SCENARIO, FULL_TARGET, PACK, SCENARIO, TARGET
 
 from chaos.model.checks import check_scenario
 from chaos.model.loading import validate
@@ -20,61 +20,6 @@ from chaos.model.yamlpos import Mapping, Mark, Node, Scalar, Sequence, parse_yam
 VALIDATORS = {kind: Draft202012Validator(json_schema(kind)) for kind in KINDS}
 
 MARK = Mark("f", 1, 1)
-FULL_SCENARIO = """\
-version: 1
-name: full
-about: all of it
-requires: {packs: [sglang], metrics: [decode_prealloc_queue]}
-load:
-  - name: agents
-    sessions: 60
-    rounds: 4
-    prompt_tokens: 300
-    max_tokens: 2500
-    timeout: 120s
-    api: chat
-    stream: true
-    arrival: {ramp: 5s}
-    think_time: 500ms
-    saturate: {waiting: 20, max_sessions: 400}
-    model: some-model
-    headers: {X-Team: chaos}
-    api_key: env:KEY
-    temperature: 0.5
-    ignore_eos: false
-  - {name: open, arrival: {rate: 5/s, for: 60s}}
-timeline:
-  - {id: wave, kill: {group: agents, sessions: all, how: sigkill}, when: {waiting: ">= 20"}, give_up: 60s,
-     aim: {waiting: ">= 20", server_aborts: ">= 1"}}
-  - {id: more, kill: {group: agents, sessions: 5, how: rst}, after: wave}
-  - {id: last, kill: {group: agents, how: fin}, at: 90s}
-cycles: {count: 2, rest: 40s, until: wedged}
-trials: {count: 1}
-observe: {settle: 10s, at_most: engine-timeouts, idle: 60s, quiet: 10s, baseline: 5s}
-canary: {every: 1s, deadline: 20s, in_a_row: 5, max_tokens: 8, api: generate}
-expect: {recover_within: 60s, allow: [healthy, slow-recovery]}
-seed: 7
-"""
-FULL_TARGET = """\
-version: 1
-name: here
-about: all of it
-environment: production
-engine: sglang
-router_engine: sglang-router
-router: {url: "http://127.0.0.1:8000", metrics: "http://127.0.0.1:29000/metrics", log: [router.log], name: router}
-prefill:
-  - {url: "http://127.0.0.1:30000", log: [a.log, b.log], pid: 5, bootstrap_port: 8998}
-decode:
-  - {url: "https://[::1]:30001/base", pidfile: decode.pid, port: 30001}
-model: m
-api_key: file:/run/key
-tls: {verify: false, ca: ca.pem}
-allow: [kill, signal]
-timeouts: {waiting: 30s}
-gauge_lag: 3s
-time_scale: 0.1
-"""
 SAMPLES = [
     ("scenario", FULL_SCENARIO),
     ("target", FULL_TARGET),
