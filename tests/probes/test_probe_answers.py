@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.engine.probes.answers import Answer
@@ -28,6 +28,7 @@ def answer(*events: bytes) -> Answer:
     return got
 
 
+@settings(deadline=None)
 @given(st.data(), st.sampled_from([b"\n", b"\r\n", b"\r"]))
 def test_events_are_the_same_however_the_stream_is_cut(data: st.DataObject, end: bytes) -> None:
     stream = end.join([b": comment", b"data: one", b"", b"event: x", b"data:two", b"data: lines", b"", b"data: 3", b""])

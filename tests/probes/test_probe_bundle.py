@@ -120,7 +120,7 @@ async def test_in_the_idle_phase_nothing_of_ours_reaches_the_engine_but_observat
         await asyncio.sleep(0.2)
         canaries, health = len(bench.canaries(RequestStarted)), len(bench.emit.of(Liveness))
         scrapes = len(bench.emit.of(Scrape))
-        await until(lambda: len(bench.emit.of(Scrape)) >= scrapes + 5)
+        await until(lambda: len(bench.emit.of(Scrape)) >= scrapes + 2)
         assert (canaries, health) == (len(bench.canaries(RequestStarted)), len(bench.emit.of(Liveness)))
         bench.probes.resume()
         await until(lambda: len(bench.canaries(RequestStarted)) > canaries and len(bench.emit.of(Liveness)) > health)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -142,6 +142,7 @@ lines = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(lines, max_size=8), st.booleans())
 @example(['wanted{a="b"}1.0\n'], False)
 def test_it_reads_what_prometheus_client_reads(sampled: list[str], announced: bool) -> None:

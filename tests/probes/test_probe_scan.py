@@ -81,6 +81,7 @@ SIGNATURES = [
 ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=30), st.sampled_from(["\n", "\r", "\r\n"]), st.booleans())
 def test_hits_are_those_of_trying_every_pattern_on_every_line(words: list[str], end: str, every_line: bool) -> None:
     block = end.join([*words, ""]).encode("utf-8")

@@ -109,18 +109,24 @@ class Probes:
         await self._canary.last(deadline_s)
 
     async def finish(self) -> None:
-        """End all observation: hang up overdue canaries (journaled), read logs to their end, look a last time."""
+        """End all observation: read logs to their end, look a last time, then hang up overdue canaries (journaled).
+
+        In this order, because what the servers log about a hang-up of ours is our doing and not theirs.
+        """
         if self._finished:
             return
         self._finished = True
-        await self._canary.close()
-        for task in self._tasks[1:]:  # the canary probe returns by itself
+        canaries, looking = self._tasks[:1], self._tasks[1:]
+        for task in looking:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if looking:
+            await asyncio.wait(looking)
         await self._logs.finish()
         await self._process.finish()
         self._ourselves.report()
+        await self._canary.close()
+        if canaries:
+            await asyncio.wait(canaries)
 
     async def close(self) -> None:
         """Like `finish`; may be called after it."""

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 2.0
 DEADLINE_S = 25.0
-MIN_DEADLINE_S = 2.0
+MIN_DEADLINE_S = 5.0
+"""A lab's clocks may run fast, but the machine it starves on does not: healthy checks took 2.5 s on two busy cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
