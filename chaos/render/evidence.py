@@ -47,7 +47,7 @@ def periods(record: Record) -> tuple[Period, ...]:
         return (Period("whole run", record.first_ns, end),)
     first = min(wave.fired.ordered_ns for wave in record.waves)
     last = max(wave.fired.ordered_ns for wave in record.waves)
-    settled = min(end, last + max(1, round(record.plan.settle_s * 1e9)))
+    settled = min(end, last + max(1, round(words.finite(record.plan.settle_s) * 1e9)))
     return (
         Period("before", record.first_ns, first),
         Period("during", first, settled),

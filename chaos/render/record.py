@@ -8,6 +8,7 @@ from typing import Literal
 from chaos.model import events as ev
 from chaos.render.metrics import Uses
 from chaos.render.story import Moment, Story
+from chaos.render.words import finite
 
 MOST_MOMENTS = 2000
 MOST_HIT_LINES = 20_000
@@ -192,7 +193,7 @@ class Record:
                     if self.uses.of(event.node, name) != "info":
                         self.zero.setdefault((event.node, name), []).append(event.t_ns)
                 for sample in event.samples:
-                    if self.uses.of(event.node, sample.name) != "info" and sample.value - sample.value == 0:  # finite
+                    if self.uses.of(event.node, sample.name) != "info" and finite(sample.value, 1e18) == sample.value:
                         key = (event.node, sample.name, sample.labels)
                         self.series.setdefault(key, []).append((event.t_ns, sample.value))
             case ev.Liveness():
@@ -206,5 +207,6 @@ class Record:
             case ev.ProcessSeen():
                 self.processes.append(event)
             case ev.HarnessHealth():
-                beat = Beat(event.t_ns, event.lag_max_ms, event.reference_ms, event.tokens, event.phases)
+                reference = None if event.reference_ms is None else finite(event.reference_ms)
+                beat = Beat(event.t_ns, finite(event.lag_max_ms), reference, event.tokens, event.phases)
                 self.beats.setdefault(event.who, []).append(beat)

@@ -102,7 +102,7 @@ class Story:
                 if len(self._census) < MOST_MEMORY or event.wave in self._census:
                     self._census[event.wave] = words.census(event.phases)
                 for aim in event.aim:
-                    if aim.got is None or not ev.Bound(name=aim.name, op=aim.op, value=aim.want).met_by(aim.got):
+                    if not _met(aim):
                         got = "unknown" if aim.got is None else words.number(aim.got)
                         yield "aim", f"{event.wave}: {aim.name} {aim.op} {words.number(aim.want)} met {got}", "warn"
             case ev.WaveFired():
@@ -153,6 +153,15 @@ class Story:
         for child in event.children:
             if not child.alive and self._news("child", f"{event.node} {child.pid}", "dead"):
                 yield "process", f"{event.node}: child {child.name} (pid {child.pid}) is dead", "bad"
+
+
+def _met(aim: ev.AimCheck) -> bool:
+    if aim.got is None:
+        return False
+    try:
+        return ev.Bound(name=aim.name, op=aim.op, value=aim.want).met_by(aim.got)
+    except ValueError:  # a comparison that a newer format knows
+        return False
 
 
 def deployment(event: ev.DeploymentSeen) -> str:

@@ -201,7 +201,7 @@ def _marks(record: Record) -> tuple[list[Json], list[Json]]:
         notes.append(_above("phase", safe(phase), (at_s + until) / 2, 4, "center"))
     for i, wave in enumerate(record.waves, 1):
         at_s = record.at_s(wave.fired.ordered_ns)
-        until = min(end, at_s + max(record.plan.settle_s, end * 0.004))
+        until = min(end, at_s + max(words.finite(record.plan.settle_s), end * 0.004))
         line: Json = {"width": 2, "color": ROLES["wave"]}
         shapes.append(_shade("wave", at_s, until, "rgba(213,94,0,0.20)"))
         shapes.append({**_shade("wave", at_s, at_s, ""), "type": "line", "layer": "above", "line": line})
@@ -301,7 +301,7 @@ def _latency(record: Record) -> Pane:
                      marker=_marker(role, symbol, max(5, size - 2)), hovertemplate="%{text}<extra></extra>")
         )  # fmt: skip
     if pane.traces and record.started:
-        deadline = record.plan.canary_deadline_s
+        deadline = max(0.001, words.finite(record.plan.canary_deadline_s))
         pane.key.append(KeyEntry(len(pane.traces), "ink", "line-dash", f"deadline {words.span(deadline)}"))
         ends: list[Json] = [0, record.at_s(record.last_ns)]
         pane.traces.append(_scatter("ink", "deadline", x=ends, y=[deadline, deadline], mode="lines", hoverinfo="skip",

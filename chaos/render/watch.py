@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 from chaos.model import events as ev
 from chaos.render.metrics import Uses
 from chaos.render.record import SILENT_NS
+from chaos.render.words import finite
 
 MOST_KEYS = 64  # per table: paths, nodes, groups, gauges; a fleet larger than a screen is not shown whole
 MOST_OPEN = 512  # open canaries whose deadline we remember
@@ -140,7 +141,7 @@ class Watch:
             case ev.RequestStarted():
                 _put(self.open, event.req, event.sent_ns or event.t_ns, most=MOST_OPEN)
             case ev.RequestOverdue():
-                sent = self.open.get(event.req, event.t_ns - int(event.age_s * 1e9))
+                sent = self.open.get(event.req, event.t_ns - int(finite(event.age_s) * 1e9))
                 _put(path.overdue, event.req, sent, most=MOST_OPEN)
                 path.in_a_row, path.colour = 0, "red"
             case ev.RequestEnded():

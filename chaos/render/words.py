@@ -132,8 +132,15 @@ def ascii_only(text: str) -> str:
     return "".join(_ASCII.get(c, c) for c in text).encode("ascii", "replace").decode()
 
 
+def finite(value: float, most: float = 1e12) -> float:
+    """The value, or 0 for one that is no number or beyond all sense: drawing must survive what a probe misread."""
+    return value if -most <= value <= most else 0.0
+
+
 def span(seconds: float) -> str:
     """A duration for people: `0.24 s`, `12.3 s`, `6m 12s`, `2h 05m`."""
+    if not -1e9 <= seconds <= 1e9:
+        return f"{seconds:.3g} s"
     if seconds < 0:
         return "-" + span(-seconds)
     if seconds < 9.995:

@@ -27,6 +27,7 @@ PATHS = ("routed", "prefill-0>decode-0")
 FATAL = "AssertionError: First message should be b'NixlMsgGuard'. Foreign traffic?"
 
 
+FATAL_TITLE = "NIXL prefill's bootstrap thread died on an ABORT it does not handle"
 HOSTILE = (
     "</script><script>alert(1)</script><img src=x onerror=alert(2)>&amp;\x1b[31mred\x1b[0m\x00\x08 ]]> "
     "\u202egnp.exe <a href='http://evil.example/'>go</a>"
@@ -155,7 +156,7 @@ def _head(stream: Stream) -> None:
 
 
 def _gauges(stream: Stream, at_s: float, node: str, queues: dict[str, float], tokens: float, aborts: float) -> None:
-    labels = f"engine_type={node.split('-')[0]},tp_rank=0"
+    labels = f"engine_type={node.split('-', maxsplit=1)[0]},tp_rank=0"
     samples = [ev.Sample(name=name, labels=labels, value=value) for name, value in queues.items()]
     samples.append(ev.Sample(name="generated_tokens", labels=labels, value=tokens))
     if aborts:
@@ -164,142 +165,126 @@ def _gauges(stream: Stream, at_s: float, node: str, queues: dict[str, float], to
     stream.add(ev.Scrape, at_s, node=node, ok=True, took_ms=3.1, samples=tuple(samples), zero=zero, src="probe:metrics")
 
 
-def _run(*, wedges: bool) -> Stream:
-    stream = Stream()
-    rnd = stream.random
-    _head(stream)
-    waves = (14.0,) if wedges else (14.0, 30.0)
-    end = 62.0 if wedges else 52.0
-    for phase, at_s in (
-        [("baseline", 0.4), ("load", 8.0), ("recovery", 14.1), ("teardown", 49.0), ("idle", 49.5), ("last-canaries", 55.6)]
-        if wedges
-        else [("baseline", 0.4), ("load", 8.0), ("recovery", 14.1), ("rest", 20.0), ("load", 24.0), ("recovery", 30.1),
-              ("teardown", 38.0), ("idle", 38.5), ("last-canaries", 46.0)]
-    ):  # fmt: skip
-        stream.add(ev.PhaseEntered, at_s, phase=phase, reason="")
+_NODES = (("router-0", 4101), ("prefill-0", 4102), ("decode-0", 4103))
+_PHASES = {
+    True: (("baseline", 0.4), ("load", 8.0), ("recovery", 14.1), ("teardown", 49.0), ("idle", 49.5),
+           ("last-canaries", 55.6)),
+    False: (("baseline", 0.4), ("load", 8.0), ("recovery", 14.1), ("rest", 20.0), ("load", 24.0), ("recovery", 30.1),
+            ("teardown", 38.0), ("idle", 38.5), ("last-canaries", 46.0)),
+}  # fmt: skip
 
-    def loaded(at_s: float) -> bool:
-        return any(start <= at_s < wave for start, wave in zip((8.0, 24.0), waves, strict=False))
 
-    def wedged(at_s: float) -> bool:
-        return wedges and at_s >= 14.3
+class _Run:
+    """The numbers of one run: when its waves are, how loaded it is, whether it is stuck."""
 
-    tokens = 1200.0
-    aborts = 0
-    for tick in range(int(end * 2)):
-        at_s = 0.5 + tick * 0.5
-        load = loaded(at_s)
-        into = min(1.0, (at_s - (8.0 if at_s < 20 else 24.0)) / 3.0) if load else 0.0
+    def __init__(self, *, wedges: bool) -> None:
+        self.wedges = wedges
+        self.waves = (14.0,) if wedges else (14.0, 30.0)
+        self.end = 62.0 if wedges else 52.0
+        self.stream = Stream()
+        self.tokens = 1200.0
+
+    def loaded(self, at_s: float) -> bool:
+        return any(start <= at_s < wave for start, wave in zip((8.0, 24.0), self.waves, strict=False))
+
+    def stuck(self, at_s: float) -> bool:
+        return self.wedges and at_s >= 14.3
+
+    def idle(self, at_s: float) -> bool:
+        return 49.5 < at_s < 55.6 if self.wedges else 38.5 < at_s < 46.0
+
+    def ramp(self, at_s: float) -> float:
+        return min(1.0, (at_s - (8.0 if at_s < 20 else 24.0)) / 3.0) if self.loaded(at_s) else 0.0
+
+    def beat(self, tick: int, at_s: float) -> None:
+        """What is observed every half second, every second and every five."""
+        stream, rnd, into = self.stream, self.stream.random, self.ramp(at_s)
         waiting, streaming = round(43 * into), round(17 * into)
-        tokens += (400 * into + 10) * 0.5 if not wedged(at_s) else 0
-        aborts = 43 * sum(at_s > wave + 0.4 for wave in waves)
-        stream.add(
-            ev.HarnessHealth,
-            at_s,
-            who="harness",
-            lag_max_ms=abs(rnd.gauss(2.0, 1.0)),
-            lag_p99_ms=1.1,
-            open_files=40,
-            reference_ok=True,
-            reference_ms=1.2 + rnd.random(),
-        )
-        if load:
-            stream.add(
-                ev.HarnessHealth,
-                at_s,
-                who="agent:agents",
-                src="agent:agents",
-                lag_max_ms=1.4,
-                open_files=70,
-                intended=60,
-                delivered=60,
-                tokens=int(tokens),
-                phases={"waiting": waiting, "streaming": streaming, "thinking": 60 - waiting - streaming},
-            )
-        stuck = 6 if wedged(at_s) else 0
+        self.tokens += (400 * into + 10) * 0.5 if not self.stuck(at_s) else 0
+        stream.add(ev.HarnessHealth, at_s, who="harness", lag_max_ms=abs(rnd.gauss(2.0, 1.0)), lag_p99_ms=1.1,
+                   open_files=40, reference_ok=True, reference_ms=1.2 + rnd.random())  # fmt: skip
+        if self.loaded(at_s):
+            phases = {"waiting": waiting, "streaming": streaming, "thinking": 60 - waiting - streaming}
+            stream.add(ev.HarnessHealth, at_s, who="agent:agents", src="agent:agents", lag_max_ms=1.4, open_files=70,
+                       intended=60, delivered=60, tokens=int(self.tokens), phases=phases)  # fmt: skip
         if tick % 2 == 0:
-            queues = {"prefill_bootstrap_queue": float(waiting + stuck), "prefill_inflight_queue": float(load)}
-            _gauges(stream, at_s, "prefill-0", queues, tokens, aborts)
-            frozen = 29.0 if wedged(at_s) else float(round(29 * into))
-            queues = {"decode_prealloc_queue": frozen, "decode_transfer_queue": float(round(14 * into) + stuck)}
-            _gauges(stream, at_s, "decode-0", queues, tokens, aborts)
-            for node in ("router-0", "prefill-0", "decode-0"):
+            self.scrapes(at_s, waiting, into)
+            for node, _ in _NODES:
                 stream.add(ev.Liveness, at_s, node=node, endpoint="/health", status=200, took_ms=110.0 + rnd.random())
         if tick % 10 == 0:
-            for node, pid in (("router-0", 4101), ("prefill-0", 4102), ("decode-0", 4103)):
+            for node, pid in _NODES:
                 children = () if node == "router-0" else (ev.Child(pid=pid + 50, name="scheduler", alive=True),)
                 stream.add(ev.ProcessSeen, at_s, node=node, pid=pid, alive=True, state="sleeping", start_time=1.0,
                            children=children)  # fmt: skip
-    n = 0
-    for tick in range(int(end) - 2):
-        for path in PATHS:
-            at_s = 1.0 + tick + (0.3 if path != PATHS[0] else 0)
-            if 49.5 < at_s < 55.6 or (not wedges and 38.5 < at_s < 46.0):
-                continue
-            n += 1
-            took: float | None = 0.21 + rnd.random() * 0.1 + (0.9 * rnd.random() if loaded(at_s) else 0)
-            if not wedges and 14 < at_s < 15.5:
-                took = 2.6
-            if wedged(at_s):
-                if tick % 7:
+
+    def scrapes(self, at_s: float, waiting: int, into: float) -> None:
+        aborts = 43 * sum(at_s > wave + 0.4 for wave in self.waves)
+        kept = 6 if self.stuck(at_s) else 0
+        prefill = {"prefill_bootstrap_queue": float(waiting + kept), "prefill_inflight_queue": float(self.loaded(at_s))}
+        frozen = 29.0 if self.stuck(at_s) else float(round(29 * into))
+        decode = {"decode_prealloc_queue": frozen, "decode_transfer_queue": float(round(14 * into) + kept)}
+        _gauges(self.stream, at_s, "prefill-0", prefill, self.tokens, aborts)
+        _gauges(self.stream, at_s, "decode-0", decode, self.tokens, aborts)
+
+    def canaries(self) -> None:
+        n = 0
+        for tick in range(int(self.end) - 2):
+            for path in PATHS:
+                at_s = 1.0 + tick + (0.3 if path != PATHS[0] else 0)
+                if self.idle(at_s):
                     continue
-                took = None
-            stream.canary(path, at_s, took, n=n)
-    for cycle, wave_s in enumerate(waves, 1):
-        wave = "wave"
-        stream.add(
-            ev.WaveCensus,
-            wave_s - 0.01,
-            wave=wave,
-            cycle=cycle,
-            phases={"connecting": 0, "waiting": 43, "streaming": 17, "thinking": 0},
-            queues=(
-                ev.QueueReading(node="prefill-0", name="prefill_bootstrap_queue", value=43, age_s=0.4),
-                ev.QueueReading(node="decode-0", name="decode_prealloc_queue", value=29, age_s=0.4),
-            ),
-            aim=(ev.AimCheck(name="waiting", op=">=", want=20, got=43),),
+                n += 1
+                took = 0.21 + self.stream.random.random() * 0.1
+                took += 0.9 * self.stream.random.random() if self.loaded(at_s) else 0
+                if not self.wedges and 14 < at_s < 15.5:
+                    took = 2.6
+                if not self.stuck(at_s):
+                    self.stream.canary(path, at_s, took, n=n)
+                elif tick % 7 == 0:
+                    self.stream.canary(path, at_s, None, n=n)
+
+    def wave(self, cycle: int, at_s: float) -> None:
+        stream = self.stream
+        queues = (
+            ev.QueueReading(node="prefill-0", name="prefill_bootstrap_queue", value=43, age_s=0.4),
+            ev.QueueReading(node="decode-0", name="decode_prealloc_queue", value=29, age_s=0.4),
         )
+        stream.add(ev.WaveCensus, at_s - 0.01, wave="wave", cycle=cycle, queues=queues,
+                   phases={"connecting": 0, "waiting": 43, "streaming": 17, "thinking": 0},
+                   aim=(ev.AimCheck(name="waiting", op=">=", want=20, got=43),))  # fmt: skip
         for stage in ("planned", "applied", "verified"):
-            stream.add(ev.FaultStep, wave_s, fault=wave, kind="kill", stage=stage, ok=True, cycle=cycle,
-                       measured={"sockets left": "0"} if stage == "verified" else {})  # fmt: skip
-        stream.add(
-            ev.WaveFired,
-            wave_s + 0.012,
-            wave=wave,
-            how="sigkill",
-            cycle=cycle,
-            ordered_ns=stream.ns(wave_s),
-            first_ns=stream.ns(wave_s + 0.001),
-            last_ns=stream.ns(wave_s + 0.009),
-            sessions=60,
-            sockets=60,
-        )
-        for room in range(43):
-            for node in ("prefill-0", "decode-0"):
-                stream.add(ev.LogHit, wave_s + 0.4 + room * 0.004, node=node, stream=f"{node}.log",
-                           signature="abort-by-client", klass="abort", title="request aborted",
-                           line=f"[2026-11-29 19:30:14] Decode handshake failed for room={room} with exception Aborted by AbortReq.",
-                           key=str(room), offset=1000 + room * 120)  # fmt: skip
-        if wedges:
+            measured = {"sockets left": "0"} if stage == "verified" else {}
             stream.add(
-                ev.LogHit,
-                wave_s + 0.41,
-                node="prefill-0",
-                stream="prefill-0.log",
-                signature="nixl-abort-unhandled",
-                klass="fatal",
-                title="NIXL prefill's bootstrap thread died on an ABORT it does not handle",
-                line=FATAL,
-                side="prefill",
-                ends="thread",
-                upstream="sgl-project/sglang PR #27372",
-                fixed_in="0.5.16",
-                offset=9000,
+                ev.FaultStep, at_s, fault="wave", kind="kill", stage=stage, ok=True, cycle=cycle, measured=measured
             )
+        stream.add(ev.WaveFired, at_s + 0.012, wave="wave", how="sigkill", cycle=cycle, ordered_ns=stream.ns(at_s),
+                   first_ns=stream.ns(at_s + 0.001), last_ns=stream.ns(at_s + 0.009), sessions=60, sockets=60)  # fmt: skip
+        for room in range(43):
+            line = f"[19:30:14] Decode handshake failed for room={room} with exception Aborted by AbortReq."
+            for node in ("prefill-0", "decode-0"):
+                stream.add(ev.LogHit, at_s + 0.4 + room * 0.004, node=node, stream=f"{node}.log", klass="abort",
+                           signature="abort-by-client", title="request aborted", line=line, key=str(room),
+                           offset=1000 + room * 120)  # fmt: skip
+        if self.wedges:
+            stream.add(ev.LogHit, at_s + 0.41, node="prefill-0", stream="prefill-0.log", klass="fatal",
+                       signature="nixl-abort-unhandled", title=FATAL_TITLE, line=FATAL, side="prefill", ends="thread",
+                       upstream="sgl-project/sglang PR #27372", fixed_in="0.5.16", offset=9000)  # fmt: skip
+
+
+def _run(*, wedges: bool) -> Stream:
+    run = _Run(wedges=wedges)
+    _head(run.stream)
+    for phase, at_s in _PHASES[wedges]:
+        run.stream.add(ev.PhaseEntered, at_s, phase=phase, reason="")
+    for tick in range(int(run.end * 2)):
+        run.beat(tick, 0.5 + tick * 0.5)
+    run.canaries()
+    for cycle, at_s in enumerate(run.waves, 1):
+        run.wave(cycle, at_s)
     for node in ("prefill-0", "decode-0"):
-        stream.add(ev.LogCovered, end - 0.5, node=node, stream=f"{node}.log", start=800, end=48_213, lines=402)
-    stream.add(ev.RunEnded, end, status="completed", cleanup="clean", reason="the watch is over")
-    return stream
+        run.stream.add(ev.LogCovered, run.end - 0.5, node=node, stream=f"{node}.log", start=800, end=48_213, lines=402)
+    run.stream.add(ev.RunEnded, run.end, status="completed", cleanup="clean", reason="the watch is over")
+    return run.stream
 
 
 def wedged_events() -> list[ev.AnyEvent]:
@@ -366,10 +351,12 @@ def wedged_verdict() -> Verdict:
                      "14 canaries begun after the wave never finished", 410, 422, 431, outcome=Outcome.WEDGED),
             _finding("progress", "Does user work on the failing path progress?", Answer.NO,
                      "generated_tokens stayed at 4 213 for 47 s", 402, 911),
-            _finding("process-alive", "Is every process alive at the end?", Answer.YES, "3 nodes and 2 children alive", 980),
+            _finding("process-alive", "Is every process alive at the end?", Answer.YES,
+                     "3 nodes and 2 children alive", 980),
             _finding("health", "Did the health endpoints notice?", Answer.NO, "147 of 147 answers were 200", 52, 990,
                      required=False),
-            _finding("landed", "Did every wave meet its aim?", Answer.YES, "43 waiting (aim: >= 20); 43 server aborts", 350),
+            _finding("landed", "Did every wave meet its aim?", Answer.YES,
+                     "43 waiting (aim: >= 20); 43 server aborts", 350),
             _finding("fatal", "Is there fatal evidence in the logs?", Answer.YES, FATAL, 371, required=False),
             _finding("content", "Is the content of answers right?", Answer.NOT_APPLICABLE, "", required=False),
             _finding("floor", "Did every floor come back?", Answer.UNKNOWN, "gauges freeze in a wedge", required=False),
@@ -379,14 +366,14 @@ def wedged_verdict() -> Verdict:
             PathVerdict(path="prefill-0>decode-0", serves=Answer.NO, canaries=7, unfinished=7),
         ),
         waves=(
-            WaveVerdict(wave="wave", cycle=1, how="sigkill", phases={"connecting": 0, "waiting": 43, "streaming": 17, "thinking": 0},
-                        sessions=60, sockets=60, spread_ms=8.0, server_aborts=43, landed=Answer.YES),
+            WaveVerdict(wave="wave", cycle=1, how="sigkill", sessions=60, sockets=60,
+                        phases={"connecting": 0, "waiting": 43, "streaming": 17, "thinking": 0}, spread_ms=8.0, server_aborts=43, landed=Answer.YES),
         ),
         wedge=Wedge(total=True, silent=True, confirmed=True, side="prefill", paths=PATHS),
         causes=(
             Cause(
                 signature="nixl-abort-unhandled",
-                title="NIXL prefill's bootstrap thread died on an ABORT it does not handle",
+                title=FATAL_TITLE,
                 side="prefill",
                 upstream="sgl-project/sglang PR #27372",
                 fixed_in="0.5.16",
