@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from chaos.render import sections, words
+from chaos.render import about, sections, words
 from chaos.render.markup import Html, h, join
 from chaos.render.record import Record
 from chaos.render.timeline import build_timeline
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from chaos.model.events import AnyEvent
     from chaos.model.verdict import Verdict
-    from chaos.render.timeline import KeyEntry, Timeline
+    from chaos.render.panes import KeyEntry
+    from chaos.render.timeline import Timeline
 
 # No request leaves the page, whatever a log line in it says: the browser is told so, too.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -64,9 +65,9 @@ def report_html(events: Iterable[AnyEvent], verdict: Verdict, extras: ReportExtr
         sections.findings(verdict),
         sections.story(record),
         sections.not_examined(verdict),
-        sections.deployment(record),
-        sections.repeat(extras.repeat),
-        sections.about(verdict, record, folder=extras.folder, files=extras.files),
+        about.deployment(record),
+        about.repeat(extras.repeat),
+        about.about(verdict, record, folder=extras.folder, files=extras.files),
     ]
     head = h(
         "head",

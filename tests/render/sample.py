@@ -258,7 +258,8 @@ class _Run:
                 ev.FaultStep, at_s, fault="wave", kind="kill", stage=stage, ok=True, cycle=cycle, measured=measured
             )
         stream.add(ev.WaveFired, at_s + 0.012, wave="wave", how="sigkill", cycle=cycle, ordered_ns=stream.ns(at_s),
-                   first_ns=stream.ns(at_s + 0.001), last_ns=stream.ns(at_s + 0.009), sessions=60, sockets=60)  # fmt: skip
+                   first_ns=stream.ns(at_s + 0.001), last_ns=stream.ns(at_s + 0.009), sessions=60,
+                   sockets=60)  # fmt: skip
         for room in range(43):
             line = f"[19:30:14] Decode handshake failed for room={room} with exception Aborted by AbortReq."
             for node in ("prefill-0", "decode-0"):
@@ -367,7 +368,8 @@ def wedged_verdict() -> Verdict:
         ),
         waves=(
             WaveVerdict(wave="wave", cycle=1, how="sigkill", sessions=60, sockets=60,
-                        phases={"connecting": 0, "waiting": 43, "streaming": 17, "thinking": 0}, spread_ms=8.0, server_aborts=43, landed=Answer.YES),
+                        phases={"connecting": 0, "waiting": 43, "streaming": 17, "thinking": 0},
+                        spread_ms=8.0, server_aborts=43, landed=Answer.YES),
         ),
         wedge=Wedge(total=True, silent=True, confirmed=True, side="prefill", paths=PATHS),
         causes=(

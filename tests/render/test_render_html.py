@@ -19,8 +19,9 @@ from test_render_live import random_events
 from chaos.render import ReportExtras, report_html
 from chaos.render.evidence import NOTHING, evidence_rows, periods
 from chaos.render.html import embed_json
+from chaos.render.panes import ROLES
 from chaos.render.record import Record
-from chaos.render.timeline import ROLES, build_timeline
+from chaos.render.timeline import build_timeline
 
 EXTRAS = ReportExtras(
     repeat=("pdchaos run scenarios/abort-cascade.yaml --target lab:sim --seed 1",),
