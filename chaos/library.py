@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from chaos.model.pack import Pack
     from chaos.model.scenario import Scenario
-    from chaos.model.target import Target
+    from chaos.model.target import ServerSpec, Target
 
 Folder = Literal["scenarios", "probes", "templates"]
 T = TypeVar("T")
@@ -117,7 +117,28 @@ def load_scenario(reference: str, overrides: Sequence[str] = ()) -> Loaded[Scena
 
 
 def load_target(reference: str, overrides: Sequence[str] = ()) -> Loaded[Target]:
-    """A target file; its engine and timeout names are checked against the packs."""
+    """A target file; its engine and timeout names are checked against the packs, its paths taken from its folder."""
     path = Path(reference)
     text = read(path)
-    return Loaded(parse_target(text, str(path), overrides, known=known()), path, text)
+    target = parse_target(text, str(path), overrides, known=known())
+    return Loaded(_anchored(target, path.absolute().parent), path, text)
+
+
+def _anchored(target: Target, folder: Path) -> Target:
+    """The target with every file path absolute."""
+
+    def anchor(path: str | None) -> str | None:
+        return None if path is None else str(folder / Path(path).expanduser())
+
+    def server(spec: ServerSpec) -> ServerSpec:
+        logs = [str(anchor(log)) for log in spec.log]
+        return spec.model_copy(update={"log": logs, "pidfile": anchor(spec.pidfile)})
+
+    return target.model_copy(
+        update={
+            "router": server(target.router),
+            "prefill": [server(spec) for spec in target.prefill],
+            "decode": [server(spec) for spec in target.decode],
+            "tls": target.tls.model_copy(update={"ca": anchor(target.tls.ca)}),
+        }
+    )

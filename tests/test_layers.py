@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "__init__": set(),
 }
-"""Which parts of `chaos` each part may import. `chaos` itself (the version) is free for all but `agent` and `lab.sim`."""
+"""What each part may import. The version in `chaos` itself is free for all but `agent` and `lab.sim`."""
 
 PURE = ("model", "judge")
 EFFECTS = {"asyncio", "httpx", "aiohttp", "os", "socket", "subprocess", "threading", "time", "zmq", "psutil", "random"}

@@ -96,7 +96,7 @@ def plan(
     set_: SetOpt = [],  # noqa: B006
 ) -> None:
     """Print what a run would do, with every duration resolved; touches nothing."""
-    from chaos.cli.files import show_plan  # noqa: PLC0415
+    from chaos.cli.planning import show_plan  # noqa: PLC0415
 
     show_plan(scenario, target, overrides=with_, lab_options=set_)
 

@@ -1,4 +1,4 @@
-"""The last line of every command: a user's mistake prints a message and a hint, a defect of ours says that it is one."""
+"""The last line of every command: a user's mistake prints a message and a hint, a defect of ours says it is one."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from chaos import __version__
 from chaos.engine.baseline import Baseline
 from chaos.engine.bus import Bus
 from chaos.engine.faults.waves import WaveKit
-from chaos.engine.load.fleet import Endpoint, Fleet
+from chaos.engine.load.config import Endpoint
+from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Discovery, Probes, discover, make_http
 from chaos.engine.timeline import Timeline
@@ -27,8 +28,6 @@ from chaos.model.outcomes import Cleanup, RunStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
-
-    import httpx
 
     from chaos.engine.bus import Listener
     from chaos.engine.ports import Clock
@@ -69,11 +68,11 @@ class RunSetup:
     clock: Clock = field(default_factory=SystemClock)
 
 
-class _Stop(Exception):  # noqa: N818 - a wish, not an error
+class _Stop(Exception):
     """The run was asked to stop gently, or cannot go on recording."""
 
 
-class _Leave(Exception):  # noqa: N818 - a wish, not an error
+class _Leave(Exception):
     """The run was asked to leave at once."""
 
 
@@ -152,7 +151,7 @@ class Run:
     # ------------------------------------------------------------------------------------------ stages
 
     async def _staged(self) -> tuple[RunStatus, str]:
-        async with make_http() as http:
+        async with make_http(self._setup.target.tls) as http:
             try:
                 found = await self._or_stop(
                     discover(
@@ -275,7 +274,7 @@ class Run:
         setup = self._setup
         return Fleet(
             setup.scenario.load,
-            Endpoint(base_url=setup.target.router.url, model=found.model, api_key=setup.api_key),
+            Endpoint(base_url=setup.target.router.url, model=found.model, api_key=setup.api_key, tls=setup.target.tls),
             run_id=setup.run_id,
             seed=setup.scenario.seed,
             pyz=setup.pyz,

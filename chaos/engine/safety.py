@@ -1,4 +1,4 @@
-"""The first Ctrl-C (or SIGTERM) ends the run gently: drain, then judge. The second leaves at once, cleanly all the same.
+"""The first Ctrl-C (or SIGTERM) ends the run gently: drain, then judge. The second leaves at once, cleanly.
 
 Gentleness is not politeness: on vulnerable releases a request that we hang up on is itself the fatal abort.
 """

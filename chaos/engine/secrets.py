@@ -1,4 +1,4 @@
-"""Secrets come by reference (`env:NAME`, `file:PATH`) and are looked up at the last moment; no file of ours holds one."""
+"""Secrets come by reference (`env:NAME`, `file:PATH`), looked up at the last moment; no file of ours holds one."""
 
 from __future__ import annotations
 

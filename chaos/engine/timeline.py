@@ -1,4 +1,7 @@
-"""Waits for each step's trigger and fires it. Triggers: `at` (since load began), `when` (census, gauges), `after`."""
+"""Waits for each step's trigger and fires it.
+
+Triggers: `at` (since load began), `when` (census and gauges, once the group has arrived), `after` another step.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,10 @@ class Timeline:
             started_ns = self._kit.clock.now_ns()
         if step.at is not None:
             await self._kit.clock.sleep(step.at - (self._kit.clock.now_ns() - started_ns) / 1e9)
-        missed = await self._until(step, bounds(step.when)) if step.when else ""
+        missed = ""
+        if step.when:
+            await self._kit.fleet.arrived(step.kill.group)
+            missed = await self._until(step, bounds(step.when))
         if missed:
             waves.gave_up(step, missed, self._kit)
         else:
@@ -68,7 +74,8 @@ class Timeline:
                 return ""
             if self._kit.clock.now_ns() >= deadline:
                 last = ", ".join(
-                    f"{bound.name} was {_shown(seen[bound.name])}, wanted {bound.op} {bound.value:g}" for bound in wanted
+                    f"{bound.name} was {_shown(seen[bound.name])}, wanted {bound.op} {bound.value:g}"
+                    for bound in wanted
                 )
                 return f"gave up after {step.give_up:g} s: {last}"
             await self._kit.clock.sleep(POLL_S)

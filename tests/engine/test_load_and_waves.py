@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -16,11 +16,15 @@ from servers import HeldServer
 from chaos.agent.build import build_pyz
 from chaos.engine.faults import waves
 from chaos.engine.faults.sockets import ports_of, still_established
-from chaos.engine.load.fleet import Endpoint, Fleet
+from chaos.engine.load.config import Endpoint
+from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
 from chaos.engine.timeline import Timeline
 from chaos.model import events as ev
 from chaos.model.scenario import Arrival, Group, Kill, Saturate, Step
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class NoProbes:
@@ -48,7 +52,7 @@ async def loaded(tmp_path: Path, pyz: Path, server: HeldServer, *groups: Group, 
     async with asyncio.TaskGroup() as tasks:
         fleet = Fleet(
             list(groups),
-            Endpoint(base_url=server.url, model="m", api_key=None),
+            Endpoint(base_url=server.url, model="m"),
             run_id="test",
             seed=1,
             pyz=pyz,
@@ -67,7 +71,7 @@ async def loaded(tmp_path: Path, pyz: Path, server: HeldServer, *groups: Group, 
 
 async def until(condition, what: str) -> None:
     async with asyncio.timeout(20):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is awaited is another process
             await asyncio.sleep(0.02)
     assert condition(), what
 
@@ -141,7 +145,7 @@ async def test_an_agent_that_dies_by_itself_is_lost_evidence_and_an_unplanned_di
 
 async def test_saturation_adds_sessions_until_enough_wait_but_not_more_than_allowed(tmp_path, pyz) -> None:
     group = Group(name="agents", sessions=2, max_tokens=5, saturate=Saturate(waiting=15, max_sessions=40))
-    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group) as (kit, _):
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group) as (_kit, _):
         await until(lambda: server.waiting >= 15, "enough wait")
         await asyncio.sleep(1.2)
         assert 15 <= server.waiting < 40
@@ -223,3 +227,11 @@ def test_of_a_process_that_is_gone_nothing_is_known() -> None:
     child = subprocess.Popen(["true"])
     child.wait()
     assert ports_of(child.pid) is None
+
+
+async def test_a_condition_is_looked_at_only_once_the_group_has_arrived(tmp_path, pyz) -> None:
+    group = Group(name="agents", sessions=12, max_tokens=50, timeout=60.0, arrival=Arrival(ramp=1.0))
+    step = Step(id="wave", kill=Kill(group="agents"), when={"waiting": ">= 3"}, give_up=20.0)
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group) as (kit, events):
+        assert await Timeline([step], kit).play()
+        assert 12 == of(events, ev.WaveCensus)[0].phases["waiting"]

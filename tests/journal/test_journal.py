@@ -8,13 +8,16 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from chaos.journal import JournalWriter, RunFolder, read_journal
 from chaos.model import events as ev
 from chaos.model.errors import HarnessError, UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def started() -> ev.RunStarted:

@@ -99,6 +99,19 @@ def test_a_target_is_checked_against_the_packs(tmp_path: Path) -> None:
         library.load_target(str(file))
 
 
+def test_paths_in_a_target_file_are_taken_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "target.yaml"
+    one = '{url: "http://127.0.0.1:1", log: [a.log, /var/b.log, ~/c.log], pidfile: run/p.pid}'
+    file.write_text(f"version: 1\nname: t\nrouter: {one}\nprefill: [{one}]\ndecode: [{one}]\ntls: {{ca: ca.pem}}\n")
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    target = library.load_target(f"{tmp_path.name}/target.yaml").value
+    for server in (target.router, target.prefill[0], target.decode[0]):
+        assert [f"{tmp_path}/a.log", "/var/b.log", "/home/somebody/c.log"] == server.log
+        assert f"{tmp_path}/run/p.pid" == server.pidfile
+    assert f"{tmp_path}/ca.pem" == target.tls.ca
+
+
 def test_a_wheel_carries_the_scenarios_and_packs_and_finds_them(tmp_path: Path) -> None:
     """Builds a real wheel with pip and imports it from where it was unpacked, away from the repository."""
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
@@ -115,6 +128,7 @@ def test_a_wheel_carries_the_scenarios_and_packs_and_finds_them(tmp_path: Path) 
         "print(library.folder('scenarios'))\n"
         "print(*library.names('scenarios'), *library.names('probes'))\n"
         "print(library.load_scenario('abort-cascade').value.name, library.load_pack('sglang').value.name)\n"
+        "print(sorted(path.name for path in library.folder('templates').iterdir()))\n"
     )
     seen = subprocess.run(
         [sys.executable, "-c", program],
@@ -128,4 +142,5 @@ def test_a_wheel_carries_the_scenarios_and_packs_and_finds_them(tmp_path: Path) 
         str(site / "chaos" / "_data" / "scenarios"),
         " ".join([*library.names("scenarios"), *library.names("probes")]),
         "abort-cascade sglang",
+        "['target.yaml']",
     ] == seen.stdout.splitlines()

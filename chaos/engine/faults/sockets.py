@@ -19,7 +19,7 @@ def ports_of(pid: int) -> frozenset[int] | None:
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):
             try:
-                target = os.readlink(entry.path)
+                target = str(Path(entry.path).readlink())
             except OSError:
                 continue  # closed meanwhile
             if target.startswith("socket:["):

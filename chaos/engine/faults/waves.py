@@ -54,9 +54,7 @@ async def fire(step: Step, kit: WaveKit) -> None:
 
 def gave_up(step: Step, why: str, kit: WaveKit) -> None:
     """Journal that the wave's trigger never came: nothing was broken, nothing was learnt."""
-    kit.emit(
-        ev.FaultStep(t_ns=kit.clock.now_ns(), fault=step.id, kind="kill", stage="applied", ok=False, detail=why)
-    )
+    kit.emit(ev.FaultStep(t_ns=kit.clock.now_ns(), fault=step.id, kind="kill", stage="applied", ok=False, detail=why))
 
 
 # ---------------------------------------------------------------------------------------------- the shots
@@ -137,9 +135,7 @@ async def _verify(step: Step, agent: Agent, ports: frozenset[int] | None, kit: W
 # ---------------------------------------------------------------------------------------------- the records
 
 
-def _census(
-    step: Step, counted: dict[str, int] | None, at_ns: int, aim: tuple[ev.Bound, ...], kit: WaveKit
-) -> None:
+def _census(step: Step, counted: dict[str, int] | None, at_ns: int, aim: tuple[ev.Bound, ...], kit: WaveKit) -> None:
     queues = tuple(kit.probes.readings())
     checks = []
     for bound in aim:

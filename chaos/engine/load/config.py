@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from chaos.engine.secrets import look_up
+from chaos.model.target import Tls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +17,23 @@ if TYPE_CHECKING:
 
 ORPHAN_DRAIN_S = 20.0
 """How long an agent whose harness died may let its requests finish: hanging up would be the fault we study."""
+
+
+class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agent checks an https server."""
+
+    verify: bool
+    ca: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where sessions go and as whom."""
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    tls: Tls = field(default_factory=Tls)
 
 
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +48,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     headers: dict[str, str]
     api_key: str | None
+    tls: TlsConfig
     sessions: int
     first_session: int
     rounds: int
@@ -47,7 +67,13 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def agent_config(
-    group: Group, *, run_id: str, seed: int, base_url: str, model: str, api_key: str | None, phase_file: Path, first: int
+    group: Group,
+    *,
+    endpoint: Endpoint,
+    run_id: str,
+    seed: int,
+    phase_file: Path,
+    first: int,
 ) -> AgentConfig:
     """The configuration of one group's agent whose sessions are numbered from `first`."""
     slots = group.saturate.max_sessions if group.saturate else group.sessions
@@ -55,12 +81,13 @@ def agent_config(
         group=group.name,
         run=run_id,
         seed=seed,
-        base_url=base_url,
+        base_url=endpoint.base_url,
         api=group.api,
         stream=group.stream,
-        model=group.model or model,
+        model=group.model or endpoint.model,
         headers=group.headers,
-        api_key=look_up(group.api_key) or api_key,
+        api_key=look_up(group.api_key) or endpoint.api_key,
+        tls=TlsConfig(verify=endpoint.tls.verify, ca=endpoint.tls.ca),
         sessions=group.sessions,
         first_session=first,
         rounds=group.rounds,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.engine.load.agent import Agent
@@ -13,21 +12,13 @@ from chaos.engine.load.config import agent_config
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from chaos.engine.load.config import Endpoint
     from chaos.engine.ports import Clock, Emit
     from chaos.model.scenario import Group
 
 SATURATE_EVERY_S = 0.5
 """A new session needs a moment to become one that waits; adding faster would overshoot."""
 SATURATE_STEP = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where sessions go and as whom."""
-
-    base_url: str
-    model: str
-    api_key: str | None
 
 
 class Fleet:
@@ -57,6 +48,7 @@ class Fleet:
         self._tasks = tasks
         self._agents: dict[str, Agent] = {}
         self._next_session: dict[str, int] = {}
+        self._begun_ns: dict[str, int] = {}
         self._helpers: list[asyncio.Task[None]] = []
         self._closing = False
 
@@ -65,6 +57,7 @@ class Fleet:
         fresh = [self._launch(group) for group in self._groups.values() if not self._alive(group.name)]
         for agent in fresh:
             await agent.ready()
+            self._begun_ns[agent.group] = self._clock.now_ns()
         for agent in fresh:
             group = self._groups[agent.group]
             if group.saturate:
@@ -94,6 +87,11 @@ class Fleet:
     def open_requests(self) -> int:
         """Requests sent and not yet ended, over all agents."""
         return sum(agent.open_requests for agent in self._agents.values() if agent.alive)
+
+    async def arrived(self, group: str) -> None:
+        """Wait until a group's ramp is over: a wave against 60 sessions must not meet the first 20 of them."""
+        ramp_s = self._groups[group].arrival.ramp
+        await self._clock.sleep(ramp_s - (self._clock.now_ns() - self._begun_ns[group]) / 1e9)
 
     async def finished(self) -> None:
         """Wait until every agent has run out of rounds (for scenarios without a timeline)."""
@@ -150,15 +148,11 @@ class Fleet:
             group,
             run_id=self._run_id,
             seed=self._seed,
-            base_url=self._endpoint.base_url,
-            model=self._endpoint.model,
-            api_key=self._endpoint.api_key,
+            endpoint=self._endpoint,
             phase_file=self._folder / f"agent-{life}.phases",
             first=first,
         )
-        agent = Agent(
-            config, pyz=self._pyz, log=self._folder / f"agent-{life}.log", emit=self._emit, clock=self._clock
-        )
+        agent = Agent(config, pyz=self._pyz, log=self._folder / f"agent-{life}.log", emit=self._emit, clock=self._clock)
         self._agents[group.name] = agent
         self._tasks.create_task(agent.run())
         return agent

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
-from chaos.model.events import EndedBy, Gaps
+if TYPE_CHECKING:
+    from chaos.model.events import EndedBy, Gaps
 
 
 class _Message(msgspec.Struct, tag_field="e", frozen=True, kw_only=True):
@@ -65,7 +68,7 @@ class Wave(_Message, tag="wave", frozen=True, kw_only=True):
     sockets: int = 0
     fin: int | None = None
     rst: int | None = None
-    phases: dict[str, int] = {}  # noqa: RUF012 - msgspec copies defaults
+    phases: dict[str, int] = {}
 
 
 class Beat(_Message, tag="beat", frozen=True, kw_only=True):
@@ -79,7 +82,7 @@ class Beat(_Message, tag="beat", frozen=True, kw_only=True):
     tokens: int = 0
     completed: int = 0
     failed: int = 0
-    phases: dict[str, int] = {}  # noqa: RUF012 - msgspec copies defaults
+    phases: dict[str, int] = {}
 
 
 class Bye(_Message, tag="bye", frozen=True, kw_only=True):

@@ -1,0 +1,89 @@
+"""`pdchaos plan`: what a run would do, with every duration resolved; nothing is touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from chaos import library
+from chaos.cli.targets import outline
+from chaos.engine.faults.permission import demand
+from chaos.model.errors import Refused
+from chaos.model.plan import engine_timeouts, resolve_plan, unmet_requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from chaos.model.events import Plan
+    from chaos.model.pack import Pack
+    from chaos.model.scenario import Group, Scenario, Step
+    from chaos.model.target import Target
+
+
+def show_plan(reference: str, target_text: str, *, overrides: Sequence[str], lab_options: Sequence[str]) -> None:
+    """Print the resolved plan, and what would stop the run before it began."""
+    scenario = library.load_scenario(reference, overrides).value
+    target = outline(target_text, lab_options)
+    packs = {name: library.load_pack(name).value for name in {target.engine, target.router_engine}}
+    plan = resolve_plan(scenario, target, packs[target.engine])
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for label, text in _rows(scenario, plan, target, packs):
+        table.add_row(label, text)
+    Console(highlight=False, markup=False).print(table)
+
+
+def _rows(scenario: Scenario, plan: Plan, target: Target, packs: Mapping[str, Pack]) -> Iterable[tuple[str, str]]:
+    yield "scenario", f"{plan.scenario}: {plan.about}" if plan.about else plan.scenario
+    yield "target", target.name + (f", its engine's clocks x {plan.time_scale:g}" if plan.time_scale != 1 else "")
+    yield "baseline", f"{plan.canaries_in_a_row} canaries in a row on every path, one each {plan.canary_interval_s:g} s"
+    for group in scenario.load:
+        yield "load", _load(group)
+    for step in scenario.timeline:
+        yield "wave", _wave(step)
+    yield "cycles", f"{plan.cycles}, with {plan.rest_s:g} s of rest between them"
+    yield "watch", f"{plan.settle_s:g} s to settle, then until every path passes, {plan.watch_s:g} s at most"
+    yield (
+        "canaries",
+        (
+            f"deadline {plan.canary_deadline_s:g} s; recovered after {plan.canaries_in_a_row} in a row "
+            f"begun {plan.quiet_s:g} s after the last abort"
+        ),
+    )
+    yield "idle", f"{plan.idle_s:g} s without canaries, then one last canary per path"
+    yield "expect", f"recovery within {plan.recover_within_s:g} s; allowed: {', '.join(plan.allow)}"
+    for timeout in engine_timeouts(target, packs[target.engine]):
+        yield "timeout", f"{timeout.name} {timeout.seconds:g} s ({timeout.source})"
+    for obstacle in _obstacles(scenario, target, packs):
+        yield "REFUSED", obstacle
+
+
+def _load(group: Group) -> str:
+    pace = f"{group.arrival.rate:g}/s" if group.arrival.rate else f"over {group.arrival.ramp:g} s"
+    more = ""
+    if group.saturate:
+        more = f", more of them (up to {group.saturate.max_sessions}) until {group.saturate.waiting} wait"
+    work = f"{group.rounds} rounds of {group.prompt_tokens} + {group.max_tokens} tokens, {group.api}"
+    return f"{group.name}: {group.sessions} sessions {pace}{more}; {work}"
+
+
+def _wave(step: Step) -> str:
+    if step.when:
+        conditions = " and ".join(f"{name} {bound}" for name, bound in step.when.items())
+        trigger = f"when {conditions} (gives up after {step.give_up:g} s)"
+    elif step.after:
+        trigger = f"after {step.after}"
+    else:
+        trigger = f"{step.at:g} s after load began"
+    aim = ", ".join(f"{name} {bound}" for name, bound in step.aim.items())
+    landed = f"; landed only if {aim}" if aim else ""
+    return f"{step.id}: {step.kill.how} of {step.kill.sessions} {step.kill.group} {trigger}{landed}"
+
+
+def _obstacles(scenario: Scenario, target: Target, packs: Mapping[str, Pack]) -> Iterable[str]:
+    yield from unmet_requirements(scenario, target, packs)
+    try:
+        demand(scenario, target)
+    except Refused as error:
+        yield error.message
