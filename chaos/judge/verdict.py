@@ -96,9 +96,9 @@ def _allowed(facts: Facts) -> frozenset[Outcome]:
 def _path(run: PathRun) -> PathVerdict:
     serves = {State.SERVES: Answer.YES, State.UNDECIDED: Answer.UNKNOWN}.get(run.state, Answer.NO)
     note = run.why
-    early = [s for s in run.seen if s.fate is Fate.UNFINISHED and s not in run.culprits]
+    early = run.number(Fate.UNFINISHED)
     if run.state is State.SERVES and early:
-        note += f"; {len(early)} sent before that never ended"
+        note += f"; {early} sent before that never ended"
     return PathVerdict(
         path=run.path.id,
         serves=serves,

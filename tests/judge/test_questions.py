@@ -1,0 +1,140 @@
+"""Switching off any question changes a verdict, so none is there for show."""
+
+from __future__ import annotations
+
+import pytest
+import test_outcomes as situations
+from build import GOOD, Reply, late, play, waved
+
+from chaos.judge import QUESTIONS, judge
+from chaos.judge.lattice import decide
+from chaos.model import events as ev
+from chaos.model.outcomes import Answer, Outcome
+from chaos.model.verdict import Finding
+
+
+def only_too_few_passes() -> list[ev.AnyEvent]:
+    return waved().go(3).finish()
+
+
+def no_last_canary() -> list[ev.AnyEvent]:
+    told = waved().recovered()
+    told.deaf = frozenset({"canary"})
+    return told.finish()
+
+
+def an_event_is_missing() -> list[ev.AnyEvent]:
+    events = waved().recovered().finish()
+    at = next(i for i, event in enumerate(events) if isinstance(event, ev.Liveness))
+    return events[:at] + events[at + 1 :]
+
+
+def a_short_baseline() -> list[ev.AnyEvent]:
+    told = situations.Play().baseline(2)
+    return told.load(1).wave().recovered().finish()
+
+
+def late_with_progress_only() -> list[ev.AnyEvent]:
+    told = waved(token_rate=300.0)
+    told.reply, told.received_rate = late(6), 100
+    told.backlog["prefill-0"], told.backlog_rate = 38.0, -0.7
+    told.go(30)
+    told.reply = GOOD
+    return told.go(20).finish()
+
+
+SENTINELS = {
+    "crashed": situations.a_process_died,
+    "wedged": situations.nothing_completes_and_health_is_green,
+    "recovered-in-time": situations.it_healed_at_the_engines_timeout,
+    "overloaded": late_with_progress_only,
+    "paths-serve": only_too_few_passes,
+    "last-canaries": no_last_canary,
+    "content-wrong": situations.an_answer_with_someone_elses_text,
+    "replaced": situations.a_process_was_replaced,
+    "processes-known": situations.the_processes_were_never_looked_at,
+    "leaking": situations.a_queue_keeps_what_it_did_not_hold,
+    "damaged": situations.a_thread_died_and_everything_still_passes,
+    "record-whole": an_event_is_missing,
+    "run-completed": situations.the_run_was_stopped_by_a_person,
+    "we-were-fit": situations.nobody_watched_ourselves,
+    "baseline-served": a_short_baseline,
+    "faults-landed": situations.the_servers_saw_no_abort,
+    "logs-read": situations.a_log_lost_bytes,
+    "probes-looked": situations.the_canary_probe_was_blind_for_a_while,
+}
+WITHOUT_CONTROL = "degraded"  # not applicable until a control arm can be run
+
+
+def test_every_question_has_a_journal_that_depends_on_it():
+    assert {question.id for question in QUESTIONS} == {*SENTINELS, WITHOUT_CONTROL}
+
+
+@pytest.mark.parametrize("switched_off", SENTINELS)
+def test_switching_a_question_off_changes_the_outcome(switched_off):
+    events = SENTINELS[switched_off]()
+    rest = [question for question in QUESTIONS if question.id != switched_off]
+    assert len(QUESTIONS) == len(rest) + 1
+    assert judge(events).outcome != judge(events, questions=rest).outcome
+
+
+@pytest.mark.parametrize("switched_off", SENTINELS)
+def test_every_question_is_answered_whatever_the_others_say(switched_off):
+    verdict = judge(SENTINELS[switched_off]())
+    assert [question.id for question in QUESTIONS] == [finding.id for finding in verdict.findings]
+
+
+def test_the_question_of_slowness_does_not_arise_without_a_control_arm():
+    verdict = judge(waved().recovered().finish())
+    assert [Answer.NOT_APPLICABLE] == [f.answer for f in verdict.findings if f.id == WITHOUT_CONTROL]
+
+
+# ---------------------------------------------------------------------------------- the lattice
+
+
+def found(outcome: Outcome | None = None, answer: Answer = Answer.YES, *, required: bool = True) -> Finding:
+    return Finding(id="x", question="?", answer=answer, outcome=outcome, required=required)
+
+
+def test_the_worst_sound_finding_wins_over_every_doubt():
+    doubt = found(answer=Answer.UNKNOWN)
+    assert Outcome.LEAKING == decide([doubt, found(Outcome.OVERLOADED), found(Outcome.LEAKING), found()])
+
+
+def test_crashed_and_wedged_are_equal_and_the_first_asked_wins():
+    assert Outcome.CRASHED == decide([found(Outcome.CRASHED), found(Outcome.WEDGED)])
+    assert Outcome.WEDGED == decide([found(Outcome.WEDGED), found(Outcome.CRASHED)])
+
+
+def test_a_required_unknown_forbids_health_and_another_unknown_does_not():
+    assert Outcome.INCONCLUSIVE == decide([found(), found(answer=Answer.UNKNOWN)])
+    assert Outcome.HEALTHY == decide([found(), found(answer=Answer.UNKNOWN, required=False)])
+
+
+def test_nothing_asked_is_no_health():
+    assert Outcome.INCONCLUSIVE == decide([])
+
+
+# ---------------------------------------------------------------------------------- a row that may be luck
+
+
+def test_five_passes_in_a_row_do_not_clear_a_path_that_lost_one_of_four_before():
+    def with_final_passes(seconds: int) -> Outcome:
+        told = waved()
+        told.turns = (GOOD, GOOD, GOOD, Reply(after=0.1, error="status"))
+        told.go(24)
+        told.turns = ()
+        return judge(told.go(seconds).finish()).outcome
+
+    assert Outcome.WEDGED == with_final_passes(6)
+    assert Outcome.SLOW_RECOVERY == with_final_passes(25)
+
+
+def test_one_lost_request_among_many_passes_is_a_violation_but_no_wedge():
+    told = play().load().wave().go(15)
+    told.reply = Reply()
+    told.go(0.5)
+    told.reply = GOOD
+    verdict = judge(told.go(20).finish())
+    assert Outcome.SLOW_RECOVERY == verdict.outcome
+    assert "1 unfinished" in verdict.reasons[0]
