@@ -63,7 +63,7 @@ def _outcome_case(suite: ET.Element, verdict: Verdict, name: str) -> None:
     case = _case(suite, f"outcome is one of: {', '.join(verdict.allow) or 'healthy'}", name, verdict.duration_s)
     code = ExitCode(verdict.exit_code)
     body = words.clean("\n".join([*verdict.reasons, *(cause.line for cause in verdict.causes)]))
-    message = words.one_line(f"{words.outcome_look(verdict.outcome).word}: {verdict.headline}")
+    message = words.one_line(f"{words.outcome_look(verdict.outcome).word}: {words.headline(verdict)}")
     if code in (ExitCode.VIOLATION, ExitCode.VIOLATION_AND_CLEANUP):
         ET.SubElement(case, "failure", message=message, type=verdict.outcome.value).text = body
     elif code is not ExitCode.AS_EXPECTED:

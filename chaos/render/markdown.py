@@ -57,7 +57,7 @@ def summary_md(verdict: Verdict) -> str:
     lines = [
         f"## {_MARKS[look.tone]} {look.word}: {text(words.run_name(verdict.scenario, verdict.target))}",
         "",
-        f"**{text(verdict.headline) or 'There is no more to say.'}**",
+        f"**{text(words.headline(verdict)) or 'There is no more to say.'}**",
         "",
         f"{manner}{side}",
         "",

@@ -80,7 +80,7 @@ class VerdictPanel:
             for i, line in enumerate(lines):
                 name = labels[i] if i < len(labels) else ""
                 rows.add_row(name, text(line.mark, line.style), text(line.text, line.style))
-        parts: list[RenderableType] = [banner, Text(), text(verdict.headline, "bold"), Text(), rows]
+        parts: list[RenderableType] = [banner, Text(), text(words.headline(verdict), "bold"), Text(), rows]
         name = self.title or words.run_name(verdict.scenario, verdict.target)
         return Panel(
             Group(*parts),

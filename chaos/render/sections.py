@@ -60,7 +60,7 @@ def banner(verdict: Verdict, name: str, record: Record) -> Html:
             h("ul", *(h("li", word) for word in manner), cls="chips"),
             cls="verdict",
         ),
-        h("h1", verdict.headline or "There is no more to say."),
+        h("h1", words.headline(verdict) or "There is no more to say."),
         h("ol", *(h("li", reason) for reason in verdict.reasons), cls="reasons") if verdict.reasons else "",
         h("dl", *(h("div", h("dt", key), h("dd", value)) for key, value in facts), cls="facts"),
         cls=f"banner {look.tone}",

@@ -254,3 +254,12 @@ def serves_words(serves: Answer) -> str:
 def run_name(scenario: str, target: str) -> str:
     """What ran on what."""
     return one_line(f"{scenario or 'a scenario that was never read'} on {target or 'an unknown target'}")
+
+
+def headline(verdict: Verdict) -> str:
+    """The headline without the outcome's word, which every renderer already shows large."""
+    text = one_line(verdict.headline)
+    prefix = f"{outcome_look(verdict.outcome).word}: "
+    if text.upper().startswith(prefix):
+        text = text[len(prefix) :]
+    return text[:1].upper() + text[1:]

@@ -37,7 +37,8 @@ HOSTILE = (
 class Stream:
     """Collects events at run-relative seconds and numbers them in order of time."""
 
-    def __init__(self, seed: int = 7) -> None:
+    def __init__(self, seed: int = 7, cycles: tuple[float, ...] = ()) -> None:
+        self._cycles_ns = [self.ns(at_s) for at_s in cycles]  # when each cycle's load began
         self.random = random.Random(seed)
         self._events: list[tuple[int, int, ev.AnyEvent]] = []
 
@@ -53,7 +54,8 @@ class Stream:
     def __iter__(self) -> Iterator[ev.AnyEvent]:
         """In order of time, numbered from 1."""
         for seq, (_, _, event) in enumerate(sorted(self._events, key=lambda item: item[:2]), 1):
-            yield msgspec.structs.replace(event, seq=seq)
+            cycle = sum(event.t_ns >= began for began in self._cycles_ns)
+            yield msgspec.structs.replace(event, seq=seq, cycle=cycle)
 
     def canary(self, path: str, at_s: float, took_s: float | None, *, error: str = "", n: int = 0) -> None:
         """A canary; `took_s` None: it never finishes."""
@@ -126,7 +128,7 @@ def _head(stream: Stream) -> None:
         0.3,
         nodes=(
             ev.Node(id="router-0", role="router", engine="sglang-router", version="0.3.2", pid=4101,
-                    observes=("liveness", "metrics", "log", "process")),
+                    observes=("liveness", "log", "process")),
             ev.Node(id="prefill-0", role="prefill", engine="sglang", version="0.5.14", ranks=("tp0",), pid=4102,
                     observes=("liveness", "metrics", "log", "process")),
             ev.Node(id="decode-0", role="decode", engine="sglang", version="0.5.14", ranks=("tp0",), pid=4103,
@@ -181,7 +183,7 @@ class _Run:
         self.wedges = wedges
         self.waves = (14.0,) if wedges else (14.0, 30.0)
         self.end = 62.0 if wedges else 52.0
-        self.stream = Stream()
+        self.stream = Stream(cycles=(8.0,) if wedges else (8.0, 24.0))
         self.tokens = 1200.0
 
     def loaded(self, at_s: float) -> bool:
@@ -243,21 +245,19 @@ class _Run:
                 elif tick % 7 == 0:
                     self.stream.canary(path, at_s, None, n=n)
 
-    def wave(self, cycle: int, at_s: float) -> None:
+    def wave(self, at_s: float) -> None:
         stream = self.stream
         queues = (
             ev.QueueReading(node="prefill-0", name="prefill_bootstrap_queue", value=43, age_s=0.4),
             ev.QueueReading(node="decode-0", name="decode_prealloc_queue", value=29, age_s=0.4),
         )
-        stream.add(ev.WaveCensus, at_s - 0.01, wave="wave", cycle=cycle, queues=queues,
+        stream.add(ev.WaveCensus, at_s - 0.01, wave="wave", queues=queues,
                    phases={"connecting": 0, "waiting": 43, "streaming": 17, "thinking": 0},
                    aim=(ev.AimCheck(name="waiting", op=">=", want=20, got=43),))  # fmt: skip
         for stage in ("planned", "applied", "verified"):
             measured = {"sockets left": "0"} if stage == "verified" else {}
-            stream.add(
-                ev.FaultStep, at_s, fault="wave", kind="kill", stage=stage, ok=True, cycle=cycle, measured=measured
-            )
-        stream.add(ev.WaveFired, at_s + 0.012, wave="wave", how="sigkill", cycle=cycle, ordered_ns=stream.ns(at_s),
+            stream.add(ev.FaultStep, at_s, fault="wave", kind="kill", stage=stage, ok=True, measured=measured)
+        stream.add(ev.WaveFired, at_s + 0.012, wave="wave", how="sigkill", ordered_ns=stream.ns(at_s),
                    first_ns=stream.ns(at_s + 0.001), last_ns=stream.ns(at_s + 0.009), sessions=60,
                    sockets=60)  # fmt: skip
         for room in range(43):
@@ -280,9 +280,9 @@ def _run(*, wedges: bool) -> Stream:
     for tick in range(int(run.end * 2)):
         run.beat(tick, 0.5 + tick * 0.5)
     run.canaries()
-    for cycle, at_s in enumerate(run.waves, 1):
-        run.wave(cycle, at_s)
-    for node in ("prefill-0", "decode-0"):
+    for at_s in run.waves:
+        run.wave(at_s)
+    for node, _ in _NODES:
         run.stream.add(ev.LogCovered, run.end - 0.5, node=node, stream=f"{node}.log", start=800, end=48_213, lines=402)
     run.stream.add(ev.RunEnded, run.end, status="completed", cleanup="clean", reason="the watch is over")
     return run.stream

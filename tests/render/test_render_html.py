@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_render_live import random_events
 
+from chaos.judge import judge
 from chaos.render import ReportExtras, report_html
 from chaos.render.evidence import NOTHING, evidence_rows, periods
 from chaos.render.html import embed_json
@@ -253,6 +254,13 @@ def test_ranks_are_told_apart_by_the_labels_that_differ():
         stream.add(sample.ev.Scrape, 1.0 + rank, node="decode-0", ok=True, samples=samples)
     whats = [row.what for row in evidence_rows(folded(stream))]
     assert ["decode-0 decode_prealloc_queue tp_rank=0", "decode-0 decode_prealloc_queue tp_rank=1"] == whats
+
+
+@pytest.mark.parametrize(
+    ("outcome", "events"), [("wedged", sample.wedged_events()), ("healthy", sample.healthy_events())]
+)
+def test_the_sample_runs_are_what_the_judge_says_they_are(outcome, events):
+    assert outcome == judge(events).outcome
 
 
 def test_the_page_tells_everything_the_design_asks_for(pages):

@@ -111,5 +111,12 @@ def test_every_outcome_has_a_word_a_glyph_and_a_colour(outcome):
     assert f"{look.glyph} {look.word}" in shown(verdict_panel(verdict))
 
 
+def test_the_outcomes_word_is_not_said_twice():
+    verdict = msgspec.structs.replace(VERDICTS["wedged"], headline="WEDGED: after wave 1 nothing completes")
+    text = shown(verdict_panel(verdict))
+    assert 1 == text.count("WEDGED")
+    assert "After wave 1 nothing completes" in text
+
+
 def test_a_given_width_wins_over_a_wider_terminal():
     assert {60} == {len(line) for line in shown(verdict_panel(VERDICTS["wedged"], 60), 140).splitlines()}
