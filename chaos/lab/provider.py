@@ -153,7 +153,10 @@ def _wait_all(nodes: list[_Running]) -> None:
 
 def start_lab(spec: LabSpec, folder: Path, progress: Callable[[str], None], *, run_id: str = "") -> RunningLab:
     """Start every process of a lab and return once all serve; LabError carries the tail of a failed one's log."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"folder {folder} cannot be used: {error.strerror}") from error
     lab = RunningLab(spec, folder)
     try:
         _launch(lab, run_id or os.environ.get(RUN_ID_VARIABLE, "") or uuid.uuid4().hex, progress)
@@ -210,6 +213,7 @@ def _spawn(
     )
     path = lab.folder / f"{name}.log"
     try:
+        # nodes append: a log that is truncated while they run does not get a hole
         with path.open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"chaos.lab.sim.{role}"],

@@ -40,6 +40,26 @@ def test_a_role_without_text_is_no_token() -> None:
     assert (0, []) == (answer.tokens, firsts)
 
 
+@pytest.mark.parametrize(
+    ("api", "event"),
+    [
+        ("chat", b'{"choices":[{"delta":{"content":""},"finish_reason":null}]}'),
+        ("chat", b'{"choices":[{"delta":{},"finish_reason":null}]}'),
+        ("completions", b'{"choices":[{"text":"","finish_reason":null}]}'),
+    ],
+)
+def test_an_event_without_text_in_mid_stream_is_no_token(api: str, event: bytes) -> None:
+    events = scripted.EVENTS[api](3)[:3]
+    without, _ = _answer(api, events)
+    answer, _ = _answer(api, [*events, event])
+    assert without.tokens == answer.tokens
+
+
+def test_an_error_beside_text_is_seen() -> None:
+    event = b'{"choices":[{"delta":{"content":"x"},"finish_reason":null}],"error":{"message":"gone"}}'
+    assert "gone" == _answer("chat", [*scripted.chat_events(3)[:3], event])[0].in_band
+
+
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_is_a_token(field: str) -> None:
     event = json.dumps({"choices": [{"delta": {field: "hm", "content": None}, "finish_reason": None}]}).encode()

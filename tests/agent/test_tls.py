@@ -11,6 +11,7 @@ from scripted import Server, Watched, ask, make_config, stream_response
 from test_process import Gate
 
 from chaos.agent.client import Call
+from chaos.agent.wire import unread_bytes
 
 if TYPE_CHECKING:
     import ssl
@@ -84,3 +85,25 @@ async def test_a_hang_up_in_the_handshake_ends_it(how: str, parser: str) -> None
     assert ("cancelled", "fault", None) == (ended.error, ended.ended_by, ended.sent_ns)
     assert farewell is not None
     assert ("rst" if how == "rst" else "fin") == farewell.kind
+
+
+@pytest.mark.parametrize(("how", "end"), [("fin", "fin"), ("rst", "reset")])
+async def test_fin_reads_what_was_received_under_tls_too(
+    how: str, end: str, server_tls: ssl.SSLContext, parser: str
+) -> None:
+    async with Server(Gate(tokens=1), server_tls) as server:
+        watched = Watched()
+        config = make_config(server.url, tls_verify=False)
+        call = Call(scripted.make_tools(config, parser), "r", b"{}", watched, keep_text=False)
+        running = asyncio.create_task(call.run())
+        await asyncio.wait_for(watched.first.wait(), scripted.PATIENCE_S)
+        assert call._wire._transport is not None
+        assert call._wire._sock is not None
+        call._wire._transport.pause_reading()
+        # The TLS layer reads ahead some before it stops the socket.
+        while not unread_bytes(call._wire._sock):
+            await server.connections[0].send(b"800\r\n" + b"x" * 2048 + b"\r\n")
+        call.hang_up(how, "cancelled", "fault")
+        assert "cancelled" == (await running).error
+        await server.until(lambda: server.connections[0].end != "open")
+    assert end == server.connections[0].end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,6 +106,29 @@ async def test_unread_data_makes_a_close_an_rst_and_fin_reads_it_first(
     assert (kind, end) == (farewell.kind, server.connections[0].end)
 
 
+@pytest.mark.parametrize(("how", "end"), [("fin", b""), ("rst", None)])
+async def test_fin_is_on_the_wire_at_once(how: str, end: bytes | None, parser: str) -> None:
+    """Within the order itself, without a turn of the loop; an RST takes the turn in which the loop closes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        watched = scripted.Watched()
+        tools = scripted.make_tools(scripted.make_config(f"http://127.0.0.1:{listener.getsockname()[1]}"), parser)
+        call = Call(tools, "r", b"{}", watched, keep_text=False)
+        running = asyncio.create_task(call.run())
+        await asyncio.wait_for(watched.sent.wait(), scripted.PATIENCE_S)
+        await asyncio.sleep(0)
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(65536)
+            peer.setblocking(False)
+            call.hang_up(how, "cancelled", "fault")
+            if end is None:
+                with pytest.raises(BlockingIOError):
+                    peer.recv(1)
+            else:
+                assert end == peer.recv(1)
+            assert "cancelled" == (await running).error
+
+
 async def test_a_wave_of_chosen_sessions_spares_the_others(start: Start) -> None:
     gate = Gate()
     async with Server(gate) as server, start(server.url, sessions=5, first_session=10) as agent:
@@ -164,8 +188,6 @@ async def test_sessions_can_be_added_after_a_wave(start: Start) -> None:
 @pytest.mark.parametrize("how", ["rst", "fin", "cancel"])
 async def test_a_session_that_still_connects_is_hit_as_connecting(how: str, start: Start) -> None:
     """The backlog of a listener that accepts nothing is full, so further connections hang in the kernel."""
-    import socket
-
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)

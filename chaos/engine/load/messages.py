@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-if TYPE_CHECKING:
-    from chaos.model.events import EndedBy, Gaps
+from chaos.model.events import EndedBy, Gaps
 
 
 class _Message(msgspec.Struct, tag_field="e", frozen=True, kw_only=True):

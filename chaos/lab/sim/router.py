@@ -60,7 +60,7 @@ class Router:
         await process.serve_app(metrics, self.config.sockets["metrics"])
         await process.serve_app(app, self.config.sockets["http"])
         lines.gateway("INFO", "server", "Starting router | mode: PrefillDecode | policy: RoundRobin")
-        while not self.workers.is_ready():
+        while not all(worker.healthy for worker in self.workers.all):
             await self.workers.check_all()
             await asyncio.sleep(_READY_POLL_S)
         ready()

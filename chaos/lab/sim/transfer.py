@@ -54,8 +54,10 @@ class TransferWorkers:
         links: dict[str, _Link] = {}
         while True:
             room, kv = await self._queue.get()
+            held = self.gates.holds(TRANSFER)
             await self.gates.passed(TRANSFER)
-            if self.manager.rooms.poll(room) is KVPoll.FAILED:
+            # a room that ended while a test held the gate is no fault; without a gate it trips the assert in `send`
+            if self.manager.rooms.poll(room) is KVPoll.FAILED or (held and not self.manager.rooms.known(room)):
                 continue
             try:
                 await self.send(room, kv, links)
