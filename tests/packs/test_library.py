@@ -101,8 +101,9 @@ def test_a_target_is_checked_against_the_packs(tmp_path: Path) -> None:
 
 def test_paths_in_a_target_file_are_taken_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "target.yaml"
-    one = '{url: "http://127.0.0.1:1", log: [a.log, /var/b.log, ~/c.log], pidfile: run/p.pid}'
-    file.write_text(f"version: 1\nname: t\nrouter: {one}\nprefill: [{one}]\ndecode: [{one}]\ntls: {{ca: ca.pem}}\n")
+    rest = "log: [a.log, /var/b.log, ~/c.log], pidfile: run/p.pid"
+    one, two, three = (f'{{url: "http://127.0.0.1:{port}", {rest}}}' for port in (1, 2, 3))
+    file.write_text(f"version: 1\nname: t\nrouter: {one}\nprefill: [{two}]\ndecode: [{three}]\ntls: {{ca: ca.pem}}\n")
     monkeypatch.chdir(tmp_path.parent)
     monkeypatch.setenv("HOME", "/home/somebody")
     target = library.load_target(f"{tmp_path.name}/target.yaml").value
