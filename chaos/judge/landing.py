@@ -122,6 +122,8 @@ def server_aborts(case: Case, cycle: int, fired: ev.WaveFired) -> int | None:
     """
     facts = case.facts
     until = next((w.until_ns for w in case.windows if w.cycle == cycle), (facts.last_ns or 0) + 1)
+    # In the teardown we may hang up ourselves: what the servers abort then is no work of the wave's.
+    until = min([until, *(e.t_ns for e in facts.phases if e.phase == "teardown" and e.t_ns > fired.ordered_ns)])
     keyed: dict[str, set[str]] = {role: set() for role in SERVING_ROLES}
     unkeyed = dict.fromkeys(SERVING_ROLES, 0)
     for hit in facts.hits:

@@ -574,6 +574,11 @@ def test_server_aborts_are_told_apart_by_key_not_by_line():
     assert [23] == [wave.server_aborts for wave in judge(a_wave_that_left_nothing()).waves]
 
 
+def test_what_we_hang_up_in_the_teardown_does_not_count_as_the_waves_aborts():
+    told = wedging(play().load().wave(aborts=3)).phase("teardown").aborts(4)
+    assert [3] == [wave.server_aborts for wave in judge(told.finish()).waves]
+
+
 def test_without_logs_the_abort_counters_tell_and_a_counter_at_zero_is_zero():
     def seen(aborts: int) -> int | None:
         told = play(observes=("liveness", "metrics", "process")).load()
@@ -629,6 +634,10 @@ def test_what_was_not_examined_is_listed():
     assert "path prefill-0>decode-1: only routed requests are possible" in verdict.not_examined
     assert "prefill-0: its metrics, its process could not be looked at" in verdict.not_examined
     assert "the content of answers: not checked" in verdict.not_examined
+
+
+def test_symptoms_that_explain_nothing_are_no_cause():
+    assert () == judge(a_traceback_that_was_caught()).causes
 
 
 def test_an_empty_journal_is_inconclusive():
