@@ -1,0 +1,79 @@
+"""A lab kept up in the background."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+from lab_client import eventually
+
+from chaos import library
+from chaos.lab import keeper
+from chaos.lab.keeper import State
+from chaos.model.errors import LabError, UsageError
+
+OPTIONS = {"time_scale": "0.02"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    yield tmp_path / "kept"
+    assert [] == keeper.down(tmp_path / "kept")
+
+
+def up(folder, **more):
+    return keeper.up("sim@nixl-abort-unhandled", OPTIONS, folder, lambda _: None, **more)
+
+
+def test_up_starts_a_lab_that_status_sees_and_down_stops(folder):
+    kept = up(folder)
+    assert (State.UP, "sim@nixl-abort-unhandled", 3) == (kept.state, kept.lab, len(kept.pids))
+    assert 0 < kept.seconds_left <= keeper.DEFAULT_TTL_S
+    assert kept.pids == keeper.status(folder).pids
+    # a session of its own: neither ctrl-C nor a closed terminal reaches it
+    assert kept.keeper_pid == os.getsid(kept.keeper_pid) != os.getsid(0)
+    with pytest.raises(UsageError, match="already up"):
+        up(folder)
+
+    target = library.load_target(kept.target).value  # the file is one that pdchaos reads
+    assert list(kept.pids) == [spec.pid for spec in (target.router, *target.prefill, *target.decode)]
+    assert (0.02, pytest.approx(6.0), pytest.approx(0.7)) == (
+        target.time_scale,
+        target.timeouts["waiting"],
+        target.gauge_lag,
+    )
+    assert str(folder.resolve() / "prefill-0.log") == target.prefill[0].log[0]
+
+    assert [] == keeper.down(folder)
+    assert State.DOWN is keeper.status(folder).state
+    assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in kept.pids)
+
+
+def test_a_kept_lab_ends_when_its_time_is_over(folder):
+    up(folder, ttl_s=0.3)
+    eventually(lambda: State.DOWN is keeper.status(folder).state, "its time is over")
+    assert not (folder / keeper.STATE_FILE).exists()
+
+
+def test_a_dead_node_and_a_killed_keeper_are_told(folder):
+    kept = up(folder)
+    os.kill(kept.pids[2], signal.SIGKILL)
+    eventually(lambda: State.DEGRADED is keeper.status(folder).state, "a node is missing")
+    assert (kept.pids[2],) == keeper.status(folder).dead
+    os.kill(kept.keeper_pid, signal.SIGKILL)
+    eventually(lambda: State.DOWN is keeper.status(folder).state, "the keeper is gone")
+    assert [] == keeper.down(folder)
+
+
+def test_a_lab_that_does_not_come_up_says_why(folder, calm):
+    port = calm.router.rpartition(":")[2]
+    with pytest.raises(LabError, match=f"port {port} on 127.0.0.1 cannot be used"):
+        keeper.up("sim", {"port": port}, folder, lambda _: None)
+
+
+def test_a_state_file_that_is_garbage_is_an_error_with_a_hint(tmp_path):
+    (tmp_path / keeper.STATE_FILE).write_text("{")
+    with pytest.raises(LabError, match="cannot be read"):
+        keeper.status(tmp_path)
