@@ -155,7 +155,7 @@ def _lanes(record: Record) -> Pane:
 
 def _canary_text(path: str, canary: Canary, until_ns: int) -> str:
     took = words.span(canary.took_s(until_ns))
-    verb = "open for" if canary.end_ns is None else "after"
+    verb = "open for" if canary.state == "never finished" else "after"
     error = f": {safe(canary.error, 60)}" if canary.error else ""
     return f"{safe(path, 48)}<br>{canary.state} {verb} {took}{error}<br>event {canary.seq}"
 

@@ -28,12 +28,13 @@ class Canary:
     end_ns: int | None = None
     overdue: bool = False
     ok: bool = False
+    hung_up: bool = False  # by us, after the last look
     error: str = ""
 
     @property
     def state(self) -> CanaryState:
         """How it ended; one that never did has no latency, only an age."""
-        if self.end_ns is None:
+        if self.end_ns is None or self.hung_up:
             return "never finished"
         if not self.ok:
             return "failed"
@@ -179,6 +180,7 @@ class Record:
                 if canary.end_ns is None and event.sent_ns is not None:
                     canary.sent_ns = event.sent_ns
                 canary.end_ns = event.last_ns or event.t_ns
+                canary.hung_up = event.ended_by == "harness"
                 canary.ok, canary.error = event.ok, event.error or ("" if event.ok else f"ended by {event.ended_by}")
 
     def _observation(  # noqa: C901 - one case per event

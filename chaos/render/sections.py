@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_SEQS = 6
 SHORT_NAME = 40  # characters that are never broken over lines
+OPEN_REASONS = 5
+OPEN_CAUSES = 2
 OPEN_FINDINGS = 40  # shown without unfolding
 OPEN_STORY = 60  # moments shown without unfolding
 
@@ -61,10 +63,22 @@ def banner(verdict: Verdict, name: str, record: Record) -> Html:
             cls="verdict",
         ),
         h("h1", words.headline(verdict) or "There is no more to say."),
-        h("ol", *(h("li", reason) for reason in verdict.reasons), cls="reasons") if verdict.reasons else "",
+        _reasons(verdict.reasons),
         h("dl", *(h("div", h("dt", key), h("dd", value)) for key, value in facts), cls="facts"),
         cls=f"banner {look.tone}",
     )
+
+
+def _reasons(reasons: tuple[str, ...]) -> Html:
+    if not reasons:
+        return Html("")
+    first = h("ol", *(h("li", reason) for reason in reasons[:OPEN_REASONS]), cls="reasons")
+    rest = reasons[OPEN_REASONS:]
+    if not rest:
+        return first
+    start = str(OPEN_REASONS + 1)
+    more = h("ol", *(h("li", reason) for reason in rest), cls="reasons", start=start)
+    return join([first, h("details", h("summary", words.count(len(rest), "more reason")), more)])
 
 
 def causes(verdict: Verdict) -> Html:
@@ -89,7 +103,9 @@ def causes(verdict: Verdict) -> Html:
             )
         )
     title = "Likely cause" if len(verdict.causes) == 1 else "Likely causes"
-    return section("cause", title, *cards)
+    rest = cards[OPEN_CAUSES:]
+    folded = h("details", h("summary", words.count(len(rest), "more sign") + " in the logs"), *rest) if rest else ""
+    return section("cause", title, *cards[:OPEN_CAUSES], folded)
 
 
 def _mark(look: words.Look) -> Html:
@@ -132,8 +148,7 @@ def _wave(ordinal: int, wave: WaveVerdict) -> list[Child]:
         "div",
         *(
             h("span", cls=f"role-bg-{phase if phase in words.CENSUS_PHASES else 'other'}", style=f"flex-grow:{n}")
-            for phase, n in wave.phases.items()
-            if n > 0
+            for phase, n in words.in_order(wave.phases)
         ),
         cls="census",
         aria_hidden="true",

@@ -169,12 +169,16 @@ def count(n: int, noun: str, plural: str = "") -> str:
 
 def census(phases: Mapping[str, int], join: str = DOT) -> str:
     """A census in the order of a request's life: `waiting 43 \u00b7 streaming 17`; empty phases are left out."""
-    order = {phase: i for i, phase in enumerate(CENSUS_PHASES)}
     if not phases:
         return "census unknown"
-    met = [(name, n) for name, n in phases.items() if n]
-    met.sort(key=lambda item: (order.get(item[0], len(order)), item[0]))
-    return join.join(f"{clean(name)} {n}" for name, n in met) or "nobody"
+    return join.join(f"{clean(name)} {n}" for name, n in in_order(phases)) or "nobody"
+
+
+def in_order(phases: Mapping[str, int]) -> list[tuple[str, int]]:
+    """The phases that anybody was in, in the order of a request's life."""
+    order = {phase: i for i, phase in enumerate(CENSUS_PHASES)}
+    met = [(name, n) for name, n in phases.items() if n > 0]
+    return sorted(met, key=lambda item: (order.get(item[0], len(order)), item[0]))
 
 
 def wedge_words(verdict: Verdict) -> tuple[str, ...]:

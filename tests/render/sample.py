@@ -269,7 +269,7 @@ class _Run:
         if self.wedges:
             stream.add(ev.LogHit, at_s + 0.41, node="prefill-0", stream="prefill-0.log", klass="fatal",
                        signature="nixl-abort-unhandled", title=FATAL_TITLE, line=FATAL, side="prefill", ends="thread",
-                       upstream="sgl-project/sglang PR #27372", fixed_in="0.5.16", offset=9000)  # fmt: skip
+                       upstream="sgl-project/sglang#30352", fixed_in="0.5.16", offset=9000)  # fmt: skip
 
 
 def _run(*, wedges: bool) -> Stream:
@@ -377,7 +377,7 @@ def wedged_verdict() -> Verdict:
                 signature="nixl-abort-unhandled",
                 title=FATAL_TITLE,
                 side="prefill",
-                upstream="sgl-project/sglang PR #27372",
+                upstream="sgl-project/sglang#30352",
                 fixed_in="0.5.16",
                 line=FATAL,
                 seqs=(371,),

@@ -171,6 +171,14 @@ def test_canaries_are_drawn_by_their_fate_with_a_symbol_each(pages):
     assert 3 == len(set(symbols))
 
 
+def test_a_canary_that_we_hung_up_after_the_last_look_never_finished():
+    stream = sample.Stream()
+    stream.canary("routed", 1.0, None)
+    stream.add(sample.ev.RequestEnded, 9.0, req="canary-routed-0000", kind="canary", path="routed",
+               error="cancelled", ended_by="harness")  # fmt: skip
+    assert ("0 of 1 in time, 1 never finished",) == evidence_rows(folded(stream))[0].cells
+
+
 def test_every_wave_is_shaded_where_it_was_fired(pages):
     shaded = [s for s in pages["healthy"].figure["layout"]["shapes"] if s["name"] == "wave" and s["type"] == "rect"]
     assert [14.0, 30.0] == [shape["x0"] for shape in shaded]
@@ -266,10 +274,10 @@ def test_the_sample_runs_are_what_the_judge_says_they_are(outcome, events):
 def test_the_page_tells_everything_the_design_asks_for(pages):
     text = " ".join(pages["wedged"].text)
     for needed in (
-        "WEDGED", "silent", "total", "confirmed", "sgl-project/sglang PR #27372", "0.5.16", "NixlMsgGuard",
+        "WEDGED", "silent", "total", "confirmed", "sgl-project/sglang#30352", "0.5.16", "NixlMsgGuard",
         "waiting 43 · streaming 17", "Do fresh requests complete on every path?", "events #410, #422, #431",
         "unknown", "n.a.", "content of answers: the engine echoes nothing", "decode waiting for KV", "0.5.14",
-        EXTRAS.repeat[0], "9f2c00000000", "666 events, none missing", EXTRAS.folder, "journal.jsonl",
+        EXTRAS.repeat[0], "9f2c00000000", "667 events, none missing", EXTRAS.folder, "journal.jsonl",
     ):  # fmt: skip
         assert needed in text
 

@@ -77,7 +77,7 @@ def test_colour_only_helps_the_word_is_there_without_it():
 def test_a_panel_names_side_cause_fix_census_aborts_unexamined_exit_code_and_report():
     text = " ".join(shown(verdict_panel(VERDICTS["wedged"], report=REPORT), 140).split())
     for needed in (
-        "silent · total · confirmed", "prefill", "sgl-project/sglang PR #27372 · fixed in 0.5.16",
+        "silent · total · confirmed", "prefill", "sgl-project/sglang#30352 · fixed in 0.5.16",
         "waiting 43 · streaming 17", "43 server aborts", "landed", "does NOT serve", "7 never finished",
         "the engine echoes nothing", "exit 1 (violation)", "cleanup clean", REPORT,
     ):  # fmt: skip
