@@ -173,7 +173,7 @@ class Wire(asyncio.Protocol):
         """End the connection now, as `rst`, `fin` or `cancel`; None when there is no open socket to end.
 
         `fin` takes what was received out of the socket first, since the kernel answers a close with unread data by
-        RST. `cancel` is what an ordinary client does: whether the wire then sees FIN or RST is up to that rule.
+        RST instead of, or after, the FIN. `cancel` is what an ordinary client does: whether the wire then sees FIN or RST is up to that rule.
         """
         if self._how or self.stage in (Stage.NEW, Stage.CLOSED):
             return None
@@ -199,8 +199,7 @@ class Wire(asyncio.Protocol):
             self._close_gently(transport)
             return
         if self._how == "fin" and self._sock is not None:
-            transport.pause_reading()
-            self._drain(self._sock)
+            # The FIN leaves now; what still arrives until the close is drained there.
             with contextlib.suppress(OSError):  # the peer was faster
                 self._sock.shutdown(socket.SHUT_WR)
         transport.abort()

@@ -88,7 +88,7 @@ async def test_a_hang_up_in_the_handshake_ends_it(how: str, parser: str) -> None
 
 
 @pytest.mark.parametrize(("how", "end"), [("fin", "fin"), ("rst", "reset")])
-async def test_fin_reads_what_was_received_under_tls_too(
+async def test_unread_data_does_not_turn_fin_into_rst_under_tls(
     how: str, end: str, server_tls: ssl.SSLContext, parser: str
 ) -> None:
     async with Server(Gate(tokens=1), server_tls) as server:
