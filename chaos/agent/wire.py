@@ -172,8 +172,8 @@ class Wire(asyncio.Protocol):
     def hang_up(self, how: str) -> Farewell | None:
         """End the connection now, as `rst`, `fin` or `cancel`; None when there is no open socket to end.
 
-        `fin` takes what was received out of the socket first, since the kernel answers a close with unread data by
-        RST instead of, or after, the FIN. `cancel` is what an ordinary client does: whether the wire then sees FIN or RST is up to that rule.
+        `fin` takes what was received out of the socket before it closes, since the kernel answers a close with unread
+        data by RST. `cancel` is what an ordinary client does: whether the wire sees FIN or RST is up to that rule.
         """
         if self._how or self.stage in (Stage.NEW, Stage.CLOSED):
             return None
