@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from servers import HeldServer
 
 from chaos.agent.build import build_pyz
 from chaos.engine.faults import waves
-from chaos.engine.faults.sockets import ports_of, still_established
+from chaos.engine.faults.sockets import connections_of, still_established
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
@@ -209,24 +210,29 @@ async def test_an_agent_does_not_outlive_its_supervisor(tmp_path, pyz) -> None:
         assert not psutil.pid_exists(pid)
 
 
-async def test_an_open_connection_is_seen_in_the_kernels_table_until_it_is_closed() -> None:
-    async with HeldServer().running() as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
-        port = writer.get_extra_info("sockname")[1]
-        mine = ports_of(os.getpid())
-        assert mine is not None
-        assert port in mine
-        assert 1 == still_established(frozenset({port}))
-        writer.close()
-        await writer.wait_closed()
-        assert 0 == still_established(frozenset({port}))
-        del reader
+def test_a_connection_is_told_from_a_later_one_on_the_same_port() -> None:
+    before = connections_of(os.getpid())
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
+        client = socket.create_connection(server.getsockname())
+        port = client.getsockname()[1]
+        accepted, _ = server.accept()
+        mine = connections_of(os.getpid()) - before
+        assert (2, 2) == (len(mine), still_established(mine))
+        client.close()
+        accepted.close()
+        assert 0 == still_established(mine)
+        with socket.socket() as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            again.bind(("127.0.0.1", port))
+            again.connect(other.getsockname())
+            assert 1 == len(connections_of(os.getpid()) - before)
+            assert 0 == still_established(mine)
 
 
 def test_of_a_process_that_is_gone_nothing_is_known() -> None:
     child = subprocess.Popen(["true"])
     child.wait()
-    assert ports_of(child.pid) is None
+    assert connections_of(child.pid) is None
 
 
 async def test_a_condition_is_looked_at_only_once_the_group_has_arrived(tmp_path, pyz) -> None:

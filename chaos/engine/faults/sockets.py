@@ -1,7 +1,8 @@
 """Which TCP connections of a process the kernel holds open: the measurement that verifies a wave.
 
-Ports are taken from the kernel, not from what the client reported: a report that was still on its way when the client
-was killed would make the wave look smaller than it was.
+Connections are taken from the kernel, not from what the client reported: a report that was still on its way when the
+client was killed would make the wave look smaller than it was. They are told apart by inode: a freed local port is soon
+used again by somebody else.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ _ESTABLISHED = "01"
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
-def ports_of(pid: int) -> frozenset[int] | None:
-    """Local ports of the process's ESTABLISHED connections; None when the kernel does not tell."""
+def connections_of(pid: int) -> frozenset[str] | None:
+    """The process's ESTABLISHED connections; None when the kernel does not tell."""
     sockets = set()
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):
@@ -26,19 +27,19 @@ def ports_of(pid: int) -> frozenset[int] | None:
                 sockets.add(target[8:-1])
     except OSError:
         return None
-    rows = _established()
-    return None if rows is None else frozenset(port for port, inode in rows if inode in sockets)
+    established = _established()
+    return None if established is None else established & sockets
 
 
-def still_established(ports: frozenset[int]) -> int | None:
-    """How many of these local ports have an ESTABLISHED connection; None when the kernel does not tell."""
-    rows = _established()
-    return None if rows is None else len({port for port, _ in rows} & ports)
+def still_established(connections: frozenset[str]) -> int | None:
+    """How many of these connections are still ESTABLISHED; None when the kernel does not tell."""
+    established = _established()
+    return None if established is None else len(established & connections)
 
 
-def _established() -> list[tuple[int, str]] | None:
-    """Local port and inode of every ESTABLISHED connection of this network namespace."""
-    rows = []
+def _established() -> frozenset[str] | None:
+    """Inodes of every ESTABLISHED connection of this network namespace; a closed socket's inode becomes 0."""
+    inodes = set()
     readable = False
     for table in _TABLES:
         try:
@@ -49,5 +50,5 @@ def _established() -> list[tuple[int, str]] | None:
         for line in lines:
             fields = line.split(maxsplit=10)
             if fields[3] == _ESTABLISHED:
-                rows.append((int(fields[1].rsplit(":", 1)[1], 16), fields[9]))
-    return rows if readable else None
+                inodes.add(fields[9])
+    return frozenset(inodes) if readable else None

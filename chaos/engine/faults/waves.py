@@ -12,7 +12,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.engine.faults.sockets import ports_of, still_established
+from chaos.engine.faults.sockets import connections_of, still_established
 from chaos.engine.load.census import OPEN_PHASES, PHASES
 from chaos.model import events as ev
 from chaos.model.scenario import SERVER_ABORTS
@@ -42,14 +42,14 @@ class WaveKit:
 async def fire(step: Step, kit: WaveKit) -> None:
     """Fire the wave of `step` and journal census, shot and verification; never raises for a wave that failed."""
     agent = kit.fleet.agent(step.kill.group)
-    ports = ports_of(agent.pid)
+    held = connections_of(agent.pid)
     aim = bounds(step.aim)
     if step.kill.how == "sigkill":
         shot = await _sigkill(step, agent, aim, kit)
     else:
         shot = await _from_inside(step, agent, aim, kit)
     if shot is not None:
-        await _verify(step, agent, ports, kit)
+        await _verify(step, agent, held, kit)
 
 
 def gave_up(step: Step, why: str, kit: WaveKit) -> None:
@@ -109,18 +109,18 @@ async def _from_inside(step: Step, agent: Agent, aim: tuple[ev.Bound, ...], kit:
     return shot
 
 
-async def _verify(step: Step, agent: Agent, ports: frozenset[int] | None, kit: WaveKit) -> None:
+async def _verify(step: Step, agent: Agent, held: frozenset[str] | None, kit: WaveKit) -> None:
     """Measure that the connections that the process held are gone: all of them, or as many as were ordered."""
     wanted_left = 0
-    if ports is not None and isinstance(step.kill.sessions, int) and step.kill.how != "sigkill":
-        wanted_left = max(len(ports) - step.kill.sessions, 0)
+    if held is not None and isinstance(step.kill.sessions, int) and step.kill.how != "sigkill":
+        wanted_left = max(len(held) - step.kill.sessions, 0)
     deadline = kit.clock.now_ns() + int(SOCKETS_GONE_S * 1e9)
-    left = still_established(ports) if ports else None
+    left = still_established(held) if held else None
     while left is not None and left > wanted_left and kit.clock.now_ns() < deadline:
         await kit.clock.sleep(0.02)
-        left = still_established(ports or frozenset())
+        left = still_established(held or frozenset())
     measured = {
-        "connections": "unknown" if ports is None else str(len(ports)),
+        "connections": "unknown" if held is None else str(len(held)),
         "still_established": "unknown" if left is None else str(left),
     }
     ok = left is not None and left <= wanted_left

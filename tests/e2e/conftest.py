@@ -1,0 +1,162 @@
+"""Runs the real command against real labs and looks for what it left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import psutil
+import pytest
+
+from chaos.lab import keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass
+class Ran:
+    """A finished command."""
+
+    code: int
+    output: str
+    reports: Path
+
+    @property
+    def folder(self) -> Path:
+        (folder,) = [path for path in self.reports.iterdir() if path.is_dir()]
+        return folder
+
+    @property
+    def verdict(self) -> dict:
+        return json.loads((self.folder / "verdict.json").read_text())
+
+    @property
+    def events(self) -> list[dict]:
+        return [json.loads(line) for line in (self.folder / "journal.jsonl").read_text().splitlines()]
+
+
+class Pdchaos:
+    """Starts the command; everything it starts carries a mark in its environment."""
+
+    def __init__(self, reports: Path) -> None:
+        self.reports = reports
+        self.mark = f"{os.getpid()}-{reports.name}"
+        self._output = reports.parent / f"{reports.name}.out"
+
+    def start(self, *words: str) -> subprocess.Popen:
+        """Start it in a session of its own, so that signals reach it alone."""
+        with self._output.open("wb") as out:
+            return subprocess.Popen(
+                [sys.executable, "-m", "chaos", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "PDCHAOS_TEST": self.mark, "COLUMNS": "100", "PYTHONWARNINGS": "default"},
+            )
+
+    def start_run(self, *words: str) -> subprocess.Popen:
+        """Start `pdchaos run`."""
+        return self.start("run", *words, "--reports", str(self.reports))
+
+    def finish(self, process: subprocess.Popen, *, within: float = 240) -> Ran:
+        """Wait for its end."""
+        try:
+            code = process.wait(within)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            pytest.fail(f"pdchaos did not end within {within} s:\n{self.output()}")
+        return Ran(code, self.output(), self.reports)
+
+    def run(self, *words: str) -> Ran:
+        """`pdchaos run` to its end; nothing it started is left, and it said nothing it should not have."""
+        ran = self.finish(self.start_run(*words))
+        assert [] == self.leftovers()
+        assert "Traceback" not in ran.output
+        assert "Warning" not in ran.output
+        return ran
+
+    def output(self) -> str:
+        return self._output.read_text(errors="replace")
+
+    def await_output(self, text: str, process: subprocess.Popen, within: float = 60) -> None:
+        """Wait until it has said something."""
+        deadline = time.monotonic() + within
+        while text not in self.output():
+            assert process.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
+            time.sleep(0.05)
+
+    def leftovers(self, within: float = 0.0) -> list[str]:
+        """Command lines of processes with our mark that still run after `within` seconds."""
+        deadline = time.monotonic() + within
+        while True:
+            left = [" ".join(process.cmdline()) for process in _marked(self.mark)]
+            if not left or time.monotonic() >= deadline:
+                return left
+            time.sleep(0.1)
+
+
+def _marked(mark: str) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get("PDCHAOS_TEST") == mark:
+                yield process
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+
+
+@pytest.fixture
+def pdchaos(tmp_path: Path) -> Iterator[Pdchaos]:
+    command = Pdchaos(tmp_path / "reports")
+    yield command
+    for process in _marked(command.mark):  # only after a failure
+        process.kill()
+
+
+@dataclass
+class KeptLab:
+    """A lab that outlives runs."""
+
+    target: Path
+    router: str
+    pids: dict[str, int]
+
+    def serves(self) -> bool:
+        """Whether a fresh request completes through the router."""
+        body = {"text": f"still there? {time.monotonic_ns()}", "sampling_params": {"max_new_tokens": 4}}
+        try:
+            return httpx.post(f"{self.router}/generate", json=body, timeout=10, trust_env=False).status_code == 200
+        except httpx.TimeoutException:
+            return False
+
+
+@pytest.fixture
+def kept_lab(tmp_path: Path) -> Iterator:
+    """Brings labs up: `kept_lab("sim@BUILD", **options)`."""
+    folders = []
+
+    def up(name: str, **options: str) -> KeptLab:
+        folder = tmp_path / f"lab-{len(folders)}"
+        folders.append(folder)
+        status = keeper.up(name, options, folder, lambda _: None, ttl_s=600)
+        target = Path(status.target)
+        from chaos import library
+
+        spec = library.load_target(status.target).value
+        pids = {server.name: server.pid for server in (spec.router, *spec.prefill, *spec.decode)}
+        return KeptLab(target, spec.router.url, pids)
+
+    yield up
+    for folder in folders:
+        keeper.down(folder)
