@@ -86,12 +86,14 @@ def up(
     spec = parse_lab(lab, options)  # refuse here, where the user sees it
     if status(folder).state is not State.DOWN:
         raise UsageError(f"a lab is already up in {folder}", hint="take it down first, or give another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in (STATE_FILE, TARGET_FILE):
-        (folder / name).unlink(missing_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (STATE_FILE, TARGET_FILE):
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise LabError(f"folder {folder} cannot be used: {error.strerror}") from error
     order = {"lab": lab, "options": dict(options), "folder": str(folder.resolve()), "ttl_s": ttl_s}
-    log = folder / LOG_FILE
-    with log.open("wb") as out:
+    with (folder / LOG_FILE).open("wb") as out:
         keeper = subprocess.Popen(
             [sys.executable, "-m", "chaos.lab.keeper", json.dumps(order)],
             stdin=subprocess.DEVNULL,
@@ -99,18 +101,26 @@ def up(
             stderr=out,
             start_new_session=True,
         )
-    progress(f"{spec.title}: keeper started, pid {keeper.pid}")
+    try:
+        progress(f"{spec.title}: keeper started, pid {keeper.pid}")
+        _await_state(keeper, folder)
+    except BaseException:
+        keeper.kill()  # also on ctrl-C: a half-started lab is of no use, and dies with its keeper
+        keeper.wait()
+        raise
+    keeper.returncode = 0  # it is meant to outlive us: no warning that it still runs
+    return status(folder)
+
+
+def _await_state(keeper: subprocess.Popen[bytes], folder: Path) -> None:
+    log = folder / LOG_FILE
     deadline = time.monotonic() + _START_TIMEOUT_S
     while not (folder / STATE_FILE).exists():
         if keeper.poll() is not None:
             raise LabError(log_tail(log), hint=f"whole log: {log}")
         if time.monotonic() > deadline:
-            keeper.kill()
-            keeper.wait()
             raise LabError(f"the lab did not come up within {_START_TIMEOUT_S:g} s", hint=f"log: {log}")
         time.sleep(_POLL_S)
-    keeper.returncode = 0  # it is meant to outlive us: no warning that it still runs
-    return status(folder)
 
 
 def status(folder: Path) -> LabStatus:
