@@ -81,7 +81,8 @@ def _health(case: Case, asked: list[Liveness]) -> str:
         return ""
     red = [seen for seen in asked if seen.status != GREEN]
     if not red:
-        return f" while {listed(sorted({seen.endpoint for seen in asked})[:2])} stays {GREEN}"
+        endpoints = sorted({seen.endpoint for seen in asked})[:2]
+        return f" while {listed(endpoints)} {'stays' if len(endpoints) == 1 else 'stay'} {GREEN}"
     order = {node.id: -at for at, node in enumerate(case.facts.nodes)}
     last = max(red, key=lambda seen: (seen.t_ns, order.get(seen.node, 0), seen.endpoint))
     said = "does not answer" if last.status is None else f"answers {last.status}"

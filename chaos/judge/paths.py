@@ -167,7 +167,8 @@ def _read(seen: Sequence[Seen], window: Window, plan: ev.Plan) -> _Reading:
     bads = tuple(s for s in telling if s.fate.bad and s.until_ns > budget_ns and s.begun_ns < first.begun_ns)
     took = between(window.anchor_ns, first.until_ns)
     if first.until_ns <= budget_ns:
-        return _Reading(State.SERVES, f"passes again since {took}", window.anchor_ns, first.until_ns, ())
+        why = f"passes again since {took}" if window.disrupted else "passes from beginning to end"
+        return _Reading(State.SERVES, why, window.anchor_ns, first.until_ns, ())
     if bads:
         why = f"passed again only {took} {window.after} (limit {span(plan.recover_within_s)})"
         return _Reading(State.SLOW, why, window.anchor_ns, first.until_ns, bads)
@@ -266,13 +267,19 @@ def _blocks(picked: Sequence[tuple[int, Seen]], telling: Sequence[Seen]) -> list
 
 
 def _served_before(facts: Facts, path: ev.Path, window: Window) -> bool:
-    """Whether a canary ever passed there before the window's disruption."""
+    """Whether a canary ever passed there before the disruption; where none was sent, whether users were served.
+
+    Who collects evidence after an incident has no baseline, but sessions that streamed at the moment of the wave.
+    """
     deadline_ns = ns(facts.plan.canary_deadline_s)
-    return any(
-        look(c, window.anchor_ns, deadline_ns).fate is Fate.PASS
-        for c in facts.by_path.get(path.id, ())
-        if c.begun_ns < window.anchor_ns
+    before = [c for c in facts.by_path.get(path.id, ()) if c.begun_ns < window.anchor_ns]
+    if before:
+        return any(look(c, window.anchor_ns, deadline_ns).fate is Fate.PASS for c in before)
+    ended = [r for r in facts.load.values() if r.path == path.id and r.ended_ns and r.ended_ns <= window.anchor_ns]
+    streaming = path.kind == "routed" and any(
+        census.phases.get("streaming") for (cycle, _), census in facts.census.items() if cycle == window.cycle
     )
+    return streaming or any(r.ok for r in ended)
 
 
 def _confirmed(reading: _Reading, window: Window, plan: ev.Plan) -> bool:

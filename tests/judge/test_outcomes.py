@@ -547,6 +547,27 @@ def test_a_fault_of_the_router_and_one_of_the_transfer():
 # ---------------------------------------------------------------------------------- finer points
 
 
+def test_sessions_that_streamed_stand_in_for_a_baseline_that_nobody_saw():
+    def without_baseline(waiting: int) -> Outcome:
+        told = play(deaf=frozenset({"canary"})).load().wave(waiting=waiting)
+        told.deaf = frozenset()
+        return judge(wedging(told).finish()).outcome
+
+    assert (Outcome.WEDGED, Outcome.INCONCLUSIVE) == (without_baseline(38), without_baseline(60))
+
+
+def test_a_cycle_that_was_not_begun_because_of_a_wedge_is_no_doubt_about_the_run():
+    verdict = judge(wedging(play(plan=plan(cycles=2)).load().wave()).finish())
+    assert [Answer.YES] == [finding.answer for finding in verdict.findings if finding.id == "faults-landed"]
+
+
+def test_frozen_gauges_of_a_stuck_path_are_no_leak():
+    told = waved()
+    told.backlog["decode-0"] = 24.0
+    verdict = judge(wedging(told).finish())
+    assert [Answer.UNKNOWN] == [finding.answer for finding in verdict.findings if finding.id == "leaking"]
+
+
 def test_a_survivor_that_fails_after_we_killed_and_restored_its_peer_is_wedged():
     told = waved(paths=TWO_PATHS[1:])
     told.tell(ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",)))

@@ -68,6 +68,13 @@ def _processes_known(case: Case) -> Answered:
     return yes(fact(f"the processes of {listed(wanted)} were looked at to the end"))
 
 
+def _leaking(case: Case) -> Answered:
+    stuck = [run for run in case.last_runs if run.state.wedged]
+    if stuck:
+        return unknown(fact(f"gauges freeze while a path is stuck: no floor can be read on {stuck[0].path.id}"))
+    return _floors(case)
+
+
 def _floors(case: Case) -> Answered:
     """Only what exceeds our own open requests is lost: a hung canary of ours rightly sits in a queue."""
     known, missing = floors(case.facts)
@@ -121,7 +128,7 @@ DAMAGE = (
     Question("content-wrong", "Did any answer carry wrong content?", _content),
     Question("replaced", "Was a process replaced without our doing?", _replaced, required=False),
     Question("processes-known", "Were the processes looked at to the end?", _processes_known),
-    Question("leaking", "Does a queue keep at rest what it did not hold before the load?", _floors),
+    Question("leaking", "Does a queue keep at rest what it did not hold before the load?", _leaking),
     Question("damaged", "Is there fatal evidence, whether or not fresh requests pass?", _damaged, required=False),
     Question("degraded", "Is the target slower than a control arm at the same load?", _degraded, required=False),
 )

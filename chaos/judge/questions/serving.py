@@ -127,7 +127,8 @@ def _fared(run: PathRun) -> Evidence:
         if run.number(fate)
     ]
     if run.state is State.SERVES:
-        text = f"passed again {span(run.recovered_s or 0.0)} {run.window.after} and to the end"
+        again = f"passed again {span(run.recovered_s or 0.0)} {run.window.after} and to the end"
+        text = again if run.window.disrupted else run.why
         return fact(
             f"{run.path.id}: {text} ({listed(told)})", [q for s in (*run.seen[:3], *run.seen[-3:]) for q in s.seqs]
         )

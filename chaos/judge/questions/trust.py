@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from chaos.judge.canaries import Fate, look
 from chaos.judge.facts import FIRST_SEQ
 from chaos.judge.landing import missing_cycles, waves
+from chaos.judge.paths import State
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import between, count, listed, ns
 from chaos.judge.windows import load_start
@@ -75,7 +76,7 @@ def _faults_landed(case: Case) -> Answered:
     if not case.facts.plan.faults:
         return not_applicable(fact("no fault was planned"))
     told, answers = [], set()
-    for wave in waves(case):
+    for wave in sorted(waves(case), key=lambda wave: wave.landed is Answer.YES):  # what is wrong first
         fired = case.facts.fired.get((wave.cycle, wave.wave))
         census = case.facts.census.get((wave.cycle, wave.wave))
         seqs = [event.seq for event in (census, fired) if event]
@@ -83,9 +84,11 @@ def _faults_landed(case: Case) -> Answered:
         told.append(fact(f"{wave.wave} of cycle {wave.cycle}: {text}", seqs))
         answers.add(wave.landed)
     missing = missing_cycles(case)
-    if missing:
+    if missing and all(run.state is State.SERVES for run in case.last_runs):
         told.append(fact(f"{count(missing, 'planned cycle')} never began"))
         answers.add(Answer.NO)
+    elif missing:
+        told.append(fact(f"{count(missing, 'planned cycle')} not begun, because the target had not recovered"))
     if Answer.NO in answers:
         return no(*told, outcome=Outcome.INCONCLUSIVE)
     return unknown(*told) if Answer.UNKNOWN in answers or not answers else yes(*told)
