@@ -63,12 +63,12 @@ def launch(order: Launch, *, show_panel: bool) -> Verdict:
     """Run, judge, report. Raises `UserError` for what was wrong before anything was broken."""
     scenario = library.load_scenario(order.scenario, order.overrides).value
     opened = open_target(order.target, order.lab_options)
-    utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    now = datetime.now(UTC)
     run_id = secrets.token_hex(4)
-    folder = RunFolder.create(order.reports, utc=utc, scenario=scenario.name, run_id=run_id)
+    folder = RunFolder.create(order.reports, utc=f"{now:%Y%m%dT%H%M%SZ}", scenario=scenario.name, run_id=run_id)
     try:
         with interruptible(), _sigterm_is_ctrl_c(), closing(opened):
-            failure = _execute(order, scenario, opened, folder, run_id=run_id, utc=utc)
+            failure = _execute(order, scenario, opened, folder, run_id=run_id, utc=f"{now:%Y-%m-%dT%H:%M:%SZ}")
     except UserError:
         folder.discard()
         raise

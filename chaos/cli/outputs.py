@@ -35,6 +35,7 @@ def write_reports(folder: RunFolder, journal: Journal, verdict: Verdict, command
     """Write the four files; on a full disk the small ones come first and the rest is said to be missing."""
     extras = ReportExtras(
         folder=folder.root.name,
+        files=tuple(sorted(path.name for path in folder.root.iterdir() if path.name != folder.report.name)),
         repeat=(command, f"pdchaos judge {folder.root}") if command else (f"pdchaos judge {folder.root}",),
     )
     writers = (

@@ -213,7 +213,10 @@ async def test_an_agent_does_not_outlive_its_supervisor(tmp_path, pyz) -> None:
 def test_a_connection_is_told_from_a_later_one_on_the_same_port() -> None:
     before = connections_of(os.getpid())
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
-        client = socket.create_connection(server.getsockname())
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        client.bind(("127.0.0.1", 0))
+        client.connect(server.getsockname())
         port = client.getsockname()[1]
         accepted, _ = server.accept()
         mine = connections_of(os.getpid()) - before

@@ -228,6 +228,8 @@ class Agent:
                         phases=message.phases,
                     )
                 )
+            case msg.Declined():
+                self._lost(f"the agent declined {message.command}: {message.detail}")
             case msg.Bye():
                 pass
 
@@ -278,15 +280,11 @@ class Agent:
             )
         self._open.clear()
         if self._process is not None and not self._expected_end and self._process.returncode != 0:
-            self._emit(
-                ev.EvidenceLost(
-                    t_ns=now,
-                    probe=self._src,
-                    from_ns=now,
-                    to_ns=now,
-                    cause=f"the agent ended with {self._process.returncode}: {self._log_tail()}",
-                )
-            )
+            self._lost(f"the agent ended with {self._process.returncode}: {self._log_tail()}")
+
+    def _lost(self, cause: str) -> None:
+        now = self._clock.now_ns()
+        self._emit(ev.EvidenceLost(t_ns=now, probe=self._src, from_ns=now, to_ns=now, cause=cause))
 
     async def _reap(self) -> None:
         """Only on the way out: a process that still runs then has no harness any more."""

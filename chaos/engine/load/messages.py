@@ -82,12 +82,19 @@ class Beat(_Message, tag="beat", frozen=True, kw_only=True):
     phases: dict[str, int] = {}
 
 
+class Declined(_Message, tag="refused", frozen=True, kw_only=True):
+    """A command that the agent could not carry out."""
+
+    command: str
+    detail: str = ""
+
+
 class Bye(_Message, tag="bye", frozen=True, kw_only=True):
     """The agent's last line."""
 
     reason: str
 
 
-Message = Hello | Start | End | Wave | Beat | Bye
+Message = Hello | Start | End | Wave | Beat | Declined | Bye
 
 decode = msgspec.json.Decoder(Message).decode
