@@ -18,7 +18,6 @@ NOT_IN_THE_SAMPLES = {
     "sglang:num_retracted_requests_total",
     "sglang:realtime_tokens_total",
     "sglang:max_total_num_tokens",
-    "sglang:queue_time_seconds",
     "sglang:http_requests_total",
     "sglang:http_responses_total",
     "sglang:http_requests_active",

@@ -90,10 +90,6 @@ class Exposition:
         key = tuple(labels.items())
         values[key] = values.get(key, 0.0) + by
 
-    def get(self, name: str, /, **labels: str) -> float:
-        """The present value; 0 for a child that does not exist."""
-        return self._families[name].values.get(tuple(labels.items()), 0.0)
-
     def observe(self, name: str, value: float, /, **labels: str) -> None:
         """Add an observation to a histogram."""
         children = self._families[name]

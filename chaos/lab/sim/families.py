@@ -41,7 +41,6 @@ _HISTOGRAMS = (
     ("generation_tokens_histogram", "tokenizer", "Histogram of generation token length.", _TOKENS),
     ("time_to_first_token_seconds", "tokenizer", "Histogram of time to first token in seconds.", _LATENCY),
     ("inter_token_latency_seconds", "tokenizer", "Histogram of inter-token latency in seconds.", _INTER_TOKEN),
-    ("queue_time_seconds", "scheduler", "Histogram of queueing time in seconds.", _LATENCY),
 )
 _COUNTERS = (
     ("num_bootstrap_failed_reqs_total", "scheduler", "The number of bootstrap failed requests."),

@@ -35,11 +35,6 @@ def access(peer: str, method: str, target: str, status: int) -> None:
     _write(_OUT, f'[{_stamp()}] INFO:     {peer} - "{method} {target} HTTP/1.1" {status} {phrase}\n')
 
 
-def uvicorn(message: str) -> None:
-    """A line of uvicorn itself (it goes to stderr, without the engine's prefix)."""
-    _write(_ERR, f"[{_stamp()}] INFO:     {message}\n")
-
-
 def gateway(level: str, module: str, message: str) -> None:
     """A line of the Rust router (stdout)."""
     _write(_OUT, f"{_stamp()} {level:>5} smg::{module}: {message}\n")

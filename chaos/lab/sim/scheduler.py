@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -44,7 +45,7 @@ class Parts:
     gates: Gates
 
 
-class Scheduler:
+class Scheduler(ABC):
     """Base of both schedulers: one task that runs whenever something happened, and a slow tick for idle work."""
 
     def __init__(self, parts: Parts) -> None:
@@ -73,31 +74,31 @@ class Scheduler:
 
     # ------------------------------------------------------------------ what each side does in its own way
 
+    @abstractmethod
     def submit(self, req: Req) -> None:
         """Take a new request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def abort(self, rid: str, *, abort_all: bool) -> None:
         """Abort every request whose rid starts with `rid` (an empty one is refused before it gets here)."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def advance(self) -> None:
         """Move requests along the queues as far as they go now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stats(self) -> Stats:
         """What the gauges would show if they were written now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_fully_idle(self) -> bool:
         """Whether nothing runs, waits or is being transferred."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_batch_running(self) -> bool:
         """Whether a new health check is dropped, because the next batch result will answer it."""
-        raise NotImplementedError
 
-    def on_tick(self) -> None:
+    def on_tick(self) -> None:  # noqa: B027, only decode has any
         """Slow checks, such as timeouts."""
 
     # ------------------------------------------------------------------ shared
