@@ -168,14 +168,22 @@ async def test_what_cannot_be_observed_is_noted_with_its_reason(changes: dict[st
         assert "metrics" not in found.seen.nodes[1].observes
 
 
-async def test_an_unreadable_log_is_noted_and_still_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("promised", "problem"),
+    [
+        ({"log": ["/nowhere/none.log"]}, r"prefill-0: its log /nowhere/none\.log cannot be read \(No such file"),
+        ({"log": ["/tmp"]}, r"prefill-0: its log /tmp cannot be read \(Is a directory"),
+        ({"metrics": "http://127.0.0.1:1/metrics"}, r"prefill-0: no metrics at http://127\.0\.0\.1:1/metrics"),
+        ({"pidfile": "/nowhere/none.pid"}, r"prefill-0: its process is not there"),
+    ],
+)
+async def test_evidence_that_the_target_names_and_that_is_not_there_makes_it_unfit(
+    promised: dict[str, object], problem: str
+) -> None:
     async with Deployment().up() as target:
-        prefill = target.prefill[0].model_copy(update={"log": [str(tmp_path / "none.log"), str(tmp_path)]})
-        found = await look(target.model_copy(update={"prefill": [prefill]}))
-    assert any("prefill-0: log-0 cannot be read (No such file" in note for note in found.notes)
-    assert any("prefill-0: log-1 cannot be read (Is a directory" in note for note in found.notes)
-    assert "log" not in found.seen.nodes[1].observes
-    assert ["log-0", "log-1"] == [log.stream for log in found.nodes[1].logs]
+        prefill = target.prefill[0].model_copy(update=promised)
+        with pytest.raises(Unfit, match=problem):
+            await look(target.model_copy(update={"prefill": [prefill]}))
 
 
 async def test_a_server_that_does_not_answer_makes_the_target_unfit_and_all_of_them_are_named(

@@ -63,11 +63,11 @@ class Discovery:
 
 @dataclass(slots=True)
 class _Looked:
-    """One node looked at: what was found or the reason why the run cannot start."""
+    """One node looked at: what was found, and the reasons why the run cannot start."""
 
     found: FoundNode
     notes: list[str]
-    problem: str
+    problems: list[str]
 
 
 async def discover(
@@ -86,11 +86,9 @@ async def discover(
     async with asyncio.TaskGroup() as group:
         looks = [group.create_task(_look(*server, inquiry)) for server in servers]
     looked = [look.result() for look in looks]
-    problems = [one.problem for one in looked if one.problem]
+    problems = [problem for one in looked for problem in one.problems]
     if problems:
-        raise Unfit(
-            "; ".join(problems), hint="nothing was touched: check the target's addresses and that every server is up"
-        )
+        raise Unfit("; ".join(problems), hint="nothing was touched: mend the deployment or the target file")
     nodes = tuple(one.found for one in looked)
     notes = [note for one in looked for note in one.notes]
     model = target.model or next((model for found in nodes for model in found.models), "")
@@ -132,12 +130,13 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
     base_url = spec.url.rstrip("/")
     said = await inquiry.ask(base_url, pack.endpoints)
     notes = [f"{name}: {note}" for note in said.notes]
+    problems = _server_problems(name, role, base_url, said)
     version = said.info.version or ""
     health = HealthSource(node=name, base_url=base_url, endpoints=said.liveness) if said.liveness else None
-    metrics = await _metrics(name, role, spec, pack, version, inquiry, notes)
-    logs, readable = _logs(name, role, spec, pack, notes)
-    process = await asyncio.to_thread(_process, name, spec, notes)
-    observes = {"liveness": health, "metrics": metrics, "log": readable, "process": process}
+    metrics = await _metrics(name, role, spec, pack, version, inquiry, notes, problems)
+    logs = _logs(name, role, spec, pack, notes, problems)
+    process = await asyncio.to_thread(_process, name, spec, notes, problems)
+    observes = {"liveness": health, "metrics": metrics, "log": logs, "process": process}
     node = ev.Node(
         id=name,
         role=role,
@@ -158,20 +157,31 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
         process=process,
         models=said.models,
     )
-    return _Looked(found, notes, _problem(name, role, base_url, said))
+    return _Looked(found, notes, problems)
 
 
-def _problem(name: str, role: ev.Role, base_url: str, said: Said) -> str:
+def _server_problems(name: str, role: ev.Role, base_url: str, said: Said) -> list[str]:
     if said.silent:
-        return f"{name} at {base_url} does not answer ({said.silent})"
+        return [f"{name} at {base_url} does not answer ({said.silent})"]
     mode = said.info.disaggregation_mode
     if role != "router" and mode is not None and mode != role:
-        return f"{name} at {base_url} says that its disaggregation mode is {mode!r}, not {role!r}"
-    return ""
+        return [f"{name} at {base_url} says that its disaggregation mode is {mode!r}, not {role!r}"]
+    return []
+
+
+# What a target file names must be there: evidence that was promised and is missing would only show as "inconclusive"
+# after the whole run. What it leaves out is listed as not examined.
 
 
 async def _metrics(
-    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, version: str, inquiry: Inquiry, notes: list[str]
+    name: str,
+    role: ev.Role,
+    spec: ServerSpec,
+    pack: Pack,
+    version: str,
+    inquiry: Inquiry,
+    notes: list[str],
+    problems: list[str],
 ) -> MetricsSource | None:
     """Where the metrics are, if they can be read now."""
     wanted = tuple(
@@ -191,6 +201,9 @@ async def _metrics(
         notes.append(f"{name}: no metrics (none are known)")
         return None
     error = await inquiry.metrics_error(url)
+    if error and spec.metrics:
+        problems.append(f"{name}: no metrics at {url} ({error})")
+        return None
     if error:
         notes.append(f"{name}: no metrics ({error})")
         return None
@@ -198,11 +211,11 @@ async def _metrics(
 
 
 def _logs(
-    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, notes: list[str]
-) -> tuple[tuple[LogSource, ...], bool]:
-    """All logs the target names, and whether every one of them can be read now."""
+    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, notes: list[str], problems: list[str]
+) -> tuple[LogSource, ...]:
+    """All logs the target names."""
     signatures = tuple(signature for signature in pack.signatures if role in signature.roles)
-    sources, readable = [], bool(spec.log)
+    sources = []
     for n, log in enumerate(spec.log):
         stream = "log" if len(spec.log) == 1 else f"log-{n}"
         sources.append(LogSource(node=name, stream=stream, path=Path(log), signatures=signatures))
@@ -210,18 +223,17 @@ def _logs(
             with Path(log).open("rb"):
                 pass
         except OSError as error:
-            readable = False
-            notes.append(f"{name}: {stream} cannot be read ({error.strerror})")
+            problems.append(f"{name}: its log {log} cannot be read ({error.strerror})")
     if not spec.log:
         notes.append(f"{name}: no log (the target names none)")
-    return tuple(sources), readable
+    return tuple(sources)
 
 
-def _process(name: str, spec: ServerSpec, notes: list[str]) -> ProcessSource | None:
+def _process(name: str, spec: ServerSpec, notes: list[str], problems: list[str]) -> ProcessSource | None:
     try:
         found = locate(spec)
     except NotLocated as why:
-        notes.append(f"{name}: process not watched ({why})")
+        problems.append(f"{name}: its process is not there ({why})")
         return None
     if found is None:
         notes.append(f"{name}: process not watched (the target gives no pid, pidfile or port)")
