@@ -20,7 +20,7 @@ from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Discovery, Probes, discover, make_http
 from chaos.engine.timeline import Timeline
 from chaos.journal import JournalWriter
-from chaos.judge import Facts, recovery
+from chaos.judge import Facts, recovery, unread_floors
 from chaos.model import events as ev
 from chaos.model.errors import HarnessError, PdchaosError, Refused, Unfit
 from chaos.model.outcomes import Cleanup, RunStatus
@@ -45,6 +45,8 @@ POLL_S = 0.1
 LOST_DRAIN_S = 3.0
 """Once a target is known not to answer, waiting for its answers teaches nothing."""
 DRAIN_MARGIN_S = 5.0
+FLOORS_PATIENCE_S = 20.0
+"""A /metrics that takes seconds to answer may leave an idle phase without a reading after the gauge lag."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +261,7 @@ class Run:
             self._enter("idle")
             kit.probes.pause_for_idle()
             try:
-                await self._or_stop(self._clock.sleep(self._plan.idle_s))
+                await self._or_stop(self._stay_idle())
             except _Stop as stop:
                 stopped = str(stop)
         self._enter("last-canaries")
@@ -267,6 +269,13 @@ class Run:
         await self._or_leave(kit.probes.last(self._plan.canary_deadline_s))
         await self._or_leave(kit.probes.finish())
         return stopped
+
+    async def _stay_idle(self) -> None:
+        """Be idle as long as planned, and a little longer where a starved machine has not shown its floors yet."""
+        await self._clock.sleep(self._plan.idle_s)
+        planned_ns = self._clock.now_ns()
+        while unread_floors(self._facts) and self._since(planned_ns) < FLOORS_PATIENCE_S:
+            await self._clock.sleep(POLL_S)
 
     # ------------------------------------------------------------------------------------------ inside
 

@@ -139,6 +139,11 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
     return known, [node for node in missing if node not in told]
 
 
+def unread_floors(facts: Facts) -> list[str]:
+    """Nodes whose idle floors should be known and are not yet: a run that is idle had better wait for them."""
+    return floors(facts)[1]
+
+
 def _has_queues(facts: Facts, node: ev.Node) -> bool:
     """Whether a node's pack names queue gauges for its role (unknown metrics: assume so, and find them missing)."""
     wanted = facts.metrics("queue")
