@@ -61,6 +61,10 @@ class LoadRequest:
     ended_ns: int | None = None
     tokens: int = 0
     ok: bool = False
+    ended_by: str = ""
+    error: str = ""
+    detail: str = ""
+    seq: int = 0  # of its end
 
 
 class Facts:
@@ -167,6 +171,8 @@ class Facts:
         if event.kind == "load":
             request = self.load.setdefault(event.req, LoadRequest(event.path, begun))
             request.ended_ns, request.tokens, request.ok = ended, event.tokens, event.ok
+            request.ended_by, request.error, request.detail = event.ended_by, event.error, event.detail
+            request.seq = event.seq
             return
         canary = self.canaries.get(event.req) or self._canary(event.req, event.path, begun)
         canary.seqs.append(event.seq)

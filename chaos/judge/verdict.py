@@ -17,6 +17,7 @@ from chaos.judge.paths import State
 from chaos.judge.questions.damage import DAMAGE
 from chaos.judge.questions.serving import SERVING
 from chaos.judge.questions.trust import TRUST
+from chaos.judge.questions.users import USERS
 from chaos.judge.wedge import wedge
 from chaos.model.outcomes import Answer, Cleanup, Outcome, RunStatus, exit_code
 from chaos.model.verdict import FORMAT, PathVerdict, Verdict
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 JUDGE_VERSION = "1"
 """Changes whenever the same journal may get another verdict."""
 
-QUESTIONS: tuple[Question, ...] = (*SERVING, *DAMAGE, *TRUST)
+QUESTIONS: tuple[Question, ...] = (*SERVING, *USERS, *DAMAGE, *TRUST)
 """Every question, always asked; the order decides only between outcomes of equal rank and how findings are listed."""
 
 OBSERVABLE = {"liveness": "its health endpoint", "metrics": "its metrics", "log": "its log", "process": "its process"}

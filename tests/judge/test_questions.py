@@ -43,7 +43,38 @@ def late_with_progress_only() -> list[ev.AnyEvent]:
     return told.go(20).finish()
 
 
+def users_failed(*, failures: int = 3, ended_by: ev.EndedBy = "server", when: str = "load") -> list[ev.AnyEvent]:
+    told = play().load()
+
+    def user(n: int, error: str = "") -> None:
+        sent = told.ns(told.now)
+        told.tell(ev.RequestStarted(t_ns=0, req=f"u{n}", kind="load", path="routed", intended_ns=sent, sent_ns=sent))
+        told.go(1)
+        told.tell(
+            ev.RequestEnded(
+                t_ns=0,
+                req=f"u{n}",
+                kind="load",
+                path="routed",
+                sent_ns=sent,
+                error=error,
+                ended_by=ended_by if error else "server",
+            )
+        )
+
+    for n in range(4):
+        user(n)
+    if when == "wave":
+        told.wave()
+    for n in range(4, 4 + failures):
+        user(n, "status")
+    if when != "wave":
+        told.go(1).wave()
+    return told.recovered().finish()
+
+
 SENTINELS = {
+    "users-served": users_failed,
     "crashed": situations.a_process_died,
     "wedged": situations.nothing_completes_and_health_is_green,
     "recovered-in-time": situations.it_healed_at_the_engines_timeout,
@@ -82,6 +113,18 @@ def test_switching_a_question_off_changes_the_outcome(switched_off):
 def test_every_question_is_answered_whatever_the_others_say(switched_off):
     verdict = judge(SENTINELS[switched_off]())
     assert [question.id for question in QUESTIONS] == [finding.id for finding in verdict.findings]
+
+
+@pytest.mark.parametrize("ended_by", ["server", "harness", "error"])
+def test_users_that_failed_where_no_fault_explains_it_are_never_health(ended_by: ev.EndedBy):
+    verdict = judge(users_failed(ended_by=ended_by))
+    assert Outcome.INCONCLUSIVE == verdict.outcome
+    assert any("3 of 7 user requests failed where no fault explains it: 3 x status" in why for why in verdict.reasons)
+
+
+def test_users_that_failed_in_the_reach_of_a_wave_are_no_doubt_and_those_it_killed_neither():
+    assert Outcome.HEALTHY == judge(users_failed(when="wave")).outcome
+    assert Outcome.HEALTHY == judge(users_failed(ended_by="fault")).outcome
 
 
 def test_the_question_of_slowness_does_not_arise_without_a_control_arm():

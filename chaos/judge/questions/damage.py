@@ -110,7 +110,11 @@ def _damaged(case: Case) -> Answered:
     told += [fact(f"{hit.node} logged: {hit.line.strip()[:200]}", [hit.seq]) for hit in _first_of_each_signature(fatal)]
     if told:
         return yes(*told, outcome=Outcome.DAMAGED)
-    return no(fact("no fatal line was logged and no process died"))
+    looked = [probe for probe in ("log", "process") if any(probe in node.observes for node in facts.nodes)]
+    if not looked:
+        return not_applicable(fact("no log and no process was given to look at"))
+    nothing = {"log": "no fatal line was logged", "process": "no process died"}
+    return no(fact(" and ".join(nothing[probe] for probe in looked)))
 
 
 def _first_of_each_signature(hits: list[ev.LogHit]) -> list[ev.LogHit]:
