@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 import psutil
 import yaml
 
-from chaos.lab.provider import LabSpec, log_tail, parse_lab, start_lab
+from chaos.lab.provider import log_tail, parse_lab, start_lab
 from chaos.model.errors import LabError, PdchaosError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from chaos.lab.kinds import LabSpec
     from chaos.model.target import Target
 
 DEFAULT_TTL_S = 3600.0
