@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chaos.lab.embedded import Embedded
 from chaos.lab.kinds import suggest
+from chaos.lab.real.sglang.kind import SGLang
 from chaos.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from chaos.lab.kinds import Installer, LabInfo, LabKind, LabSpec
 
-KINDS: dict[str, LabKind] = {kind.name: kind for kind in (Embedded(),)}
+KINDS: dict[str, LabKind] = {kind.name: kind for kind in (Embedded(), SGLang())}
 
 
 def catalogue() -> list[LabInfo]:

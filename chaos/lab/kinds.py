@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +61,7 @@ class LabInfo:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """One installed version."""
+    """One installed version; the size is its own, without what versions share."""
 
     version: str
     folder: Path
@@ -76,6 +76,8 @@ class LabSpec(ABC):
 
     kind: str
     build: str
+    patience_s: ClassVar[float] = 60.0
+    """How long a start may take on a busy machine."""
 
     @property
     def title(self) -> str:
@@ -144,6 +146,10 @@ class Installer(Protocol):
 
     def installed(self) -> list[Installed]:
         """Every version that is completely installed."""
+
+    @property
+    def shared_bytes(self) -> int:
+        """What all installed versions share."""
 
 
 class LabKind(Protocol):

@@ -243,7 +243,7 @@ def _plain_environment() -> dict[str, str]:
 
 def _worth_telling(line: str) -> str:
     """Big downloads and the long step at the end; the rest of pip's talk is for the error message only."""
-    found = re.match(r"\s*Downloading (\S+) \((\d+(?:\.\d+)? [MG]B)\)", line)
+    found = re.match(r"\s*Downloading (\S+) \((\d{2,}(?:\.\d+)? MB|\S+ GB)\)", line)
     if found:
         return f"{found[1].rpartition('/')[2]} {found[2]}"
     return "installing what was downloaded" if line.startswith("Installing collected packages") else ""
