@@ -122,9 +122,9 @@ class SGLangInstaller:
         return sum(cache.stamped_size(part.folder) or 0 for part in (self.deps, self.router, self.model))
 
     def require(self, version: str) -> None:
-        """LabError unless a version is installed."""
+        """UsageError unless a version is installed."""
         if version not in {each.version for each in self.installed()}:
-            raise LabError(
+            raise UsageError(
                 f"sglang {version} is not installed in {self.root}", hint=f"pdchaos lab install sglang@{version}"
             )
 

@@ -86,5 +86,5 @@ class SGLangSpec(LabSpec):
         return describe(self.settings, nowhere, [nowhere] * self.settings.prefill, [nowhere] * self.settings.decode)
 
     def start(self, folder: Path, progress: Callable[[str], None], *, run_id: str) -> RunningLab:
-        """Start it; LabError when the version is not installed."""
+        """Start it; UsageError when the version is not installed."""
         return RunningSGLang(self.installer, self.build, self.settings, folder, progress, run_id)
