@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 from chaos import __version__
 from chaos.engine.baseline import Baseline
 from chaos.engine.bus import Bus
-from chaos.engine.faults.waves import WaveKit
+from chaos.engine.faults.kit import FaultKit
+from chaos.engine.forensics import Forensics, Subject, Suspicion
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Discovery, Probes, discover, make_http
 from chaos.engine.timeline import Timeline
 from chaos.journal import JournalWriter
-from chaos.judge import Facts, recovery
+from chaos.judge import Facts, passes_for, recovery
 from chaos.model import events as ev
 from chaos.model.errors import HarnessError, PdchaosError, Refused, Unfit
 from chaos.model.outcomes import Cleanup, RunStatus
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
 
+    import httpx
+
     from chaos.engine.bus import Listener
-    from chaos.engine.ports import Clock
+    from chaos.engine.ports import Clock, Restarter
     from chaos.engine.safety import Interrupt
     from chaos.journal import RunFolder
     from chaos.model.pack import Pack
@@ -64,6 +67,7 @@ class RunSetup:
     pyz: Path
     interrupt: Interrupt
     close_target: Callable[[], str]  # stops a lab that was started for this run; says what would not go
+    restarter: Restarter | None = None
     listeners: list[Listener] = field(default_factory=list)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -96,8 +100,10 @@ class Run:
         self._interrupt = setup.interrupt
         self._facts = Facts()
         self._baseline = Baseline()
+        self._suspicion = Suspicion()
+        self._leftovers: list[str] = []  # what could not be undone
         self._journal = JournalWriter(setup.folder.journal)
-        self._bus = Bus(self._journal, [_Fold(self._facts), self._baseline, *setup.listeners])
+        self._bus = Bus(self._journal, [_Fold(self._facts), self._baseline, self._suspicion, *setup.listeners])
 
     @property
     def dropped_listeners(self) -> list[str]:
@@ -129,7 +135,8 @@ class Run:
             failure = _first(group)
             status, reason = _status_of(failure), failure.message
         finally:
-            leftovers = await asyncio.to_thread(setup.close_target)
+            closing = await asyncio.to_thread(setup.close_target)
+            leftovers = "; ".join([*self._leftovers, *([closing] if closing else [])])
             if self._bus.failure is not None:
                 failure = HarnessError(
                     f"the journal cannot be written any more: {self._bus.failure.strerror}",
@@ -170,21 +177,39 @@ class Run:
                 background = [tasks.create_task(self._bus.keep_synced())]
                 probes = Probes(self._setup, found, http=http, emit=self._bus.emit)
                 await probes.start(tasks)
+                forensics = self._make_forensics(found, probes, http)
+                background.append(forensics.start(tasks))
                 fleet = self._fleet(found, tasks)
-                kit = WaveKit(fleet=fleet, probes=probes, emit=self._bus.emit, clock=self._clock)
+                kit = FaultKit(
+                    fleet=fleet,
+                    probes=probes,
+                    emit=self._bus.emit,
+                    clock=self._clock,
+                    servers=self._setup.target.servers,
+                    health={node.node.id: node.health for node in found.nodes if node.health},
+                    http=http,
+                    restarter=self._setup.restarter,
+                    seed=self._setup.scenario.seed,
+                    time_scale=self._plan.time_scale,
+                    leftovers=self._leftovers,
+                    forensics=forensics,
+                )
                 try:
-                    return await self._acts(kit)
+                    async with kit.standing:
+                        return await self._acts(kit)
                 finally:
                     await fleet.hang_up()
+                    await forensics.close()
                     await probes.close()
                     for task in background:
                         task.cancel()
 
-    async def _acts(self, kit: WaveKit) -> tuple[RunStatus, str]:
+    async def _acts(self, kit: FaultKit) -> tuple[RunStatus, str]:
         """Baseline, cycles and the way out; a gentle stop takes the way out, too."""
         recovered, stopped = True, ""
         try:
             try:
+                kit.forensics.look("baseline")
                 await self._stand_baseline()
                 recovered = await self._play_cycles(kit)
             except _Stop as stop:
@@ -198,29 +223,30 @@ class Run:
         """Wait until every path serves and idle floors were seen; raises `Unfit` when it never does."""
         self._enter("baseline")
         scenario = self._setup.scenario
-        paths = self._facts.examined_paths()
-        in_a_row = scenario.canary.in_a_row
+        in_a_row = {path.id: passes_for(path, self._plan) for path in self._facts.paths()}
         started_ns = self._clock.now_ns()
         at_least_s = scenario.observe.baseline * self._plan.time_scale
-        while not (self._baseline.warm(paths, in_a_row) and self._since(started_ns) >= at_least_s):
+        while not (self._baseline.warm(in_a_row) and self._since(started_ns) >= at_least_s):
             if self._since(started_ns) > WARM_S:
-                cold = ", ".join(self._baseline.cold(paths, in_a_row))
+                cold = ", ".join(f"{in_a_row[path]} on {path}" for path in self._baseline.cold(in_a_row))
                 raise Unfit(
-                    f"the target does not serve before anything was broken: {in_a_row} canaries in a row never passed "
-                    f"on {cold} within {WARM_S:g} s (last: {self._baseline.last_error or 'nothing came back'})",
+                    f"the target does not serve before anything was broken: canaries in a row never passed ({cold}) "
+                    f"within {WARM_S:g} s (last: {self._baseline.last_error or 'nothing came back'})",
                     hint="mend the deployment first; the probe log in the journal shows every canary",
                 )
             await self._or_stop(self._clock.sleep(POLL_S))
 
-    async def _play_cycles(self, kit: WaveKit) -> bool:
+    async def _play_cycles(self, kit: FaultKit) -> bool:
         """Play the cycles; False when one did not recover (then no further wave is fired)."""
         count = self._plan.cycles
         for cycle in range(1, count + 1):
             self._bus.cycle = cycle
             self._enter("load")
+            kit.probes.hurry(on=False)
             await self._or_stop(kit.fleet.start_groups())
-            all_fired = await self._or_stop(self._play_steps(kit))
+            all_fired = await self._or_stop(self._play_steps(kit, cycle))
             self._enter("recovery")
+            kit.probes.hurry(on=True)
             if not await self._or_stop(self._watch()):
                 return False
             if not all_fired:
@@ -230,12 +256,12 @@ class Run:
                 await self._or_stop(self._clock.sleep(self._plan.rest_s))
         return True
 
-    async def _play_steps(self, kit: WaveKit) -> bool:
+    async def _play_steps(self, kit: FaultKit, cycle: int) -> bool:
         steps = self._setup.scenario.timeline
         if not steps:
             await kit.fleet.finished()
             return True
-        return await Timeline(steps, kit).play()
+        return await Timeline(steps, kit, cycle=cycle).play()
 
     async def _watch(self) -> bool:
         """Watch until every path has recovered by the judge's rule, or the engine's own timeouts have gone by."""
@@ -247,8 +273,10 @@ class Run:
             await self._clock.sleep(POLL_S)
         return True
 
-    async def _way_out(self, kit: WaveKit, *, recovered: bool, stopped: str) -> str:
+    async def _way_out(self, kit: FaultKit, *, recovered: bool, stopped: str) -> str:
         """Drain, an idle minute without probes, one last canary per path. Returns why it was cut short, if it was."""
+        if not (recovered or stopped):
+            kit.forensics.request("not-recovered", ", ".join(recovery(self._facts, self._clock.now_ns()).failing))
         self._enter("teardown", stopped)
         patience_s = LOST_DRAIN_S
         if recovered:
@@ -258,6 +286,7 @@ class Run:
         if not stopped:
             self._enter("idle")
             kit.probes.pause_for_idle()
+            kit.forensics.look("end")
             try:
                 await self._or_stop(self._clock.sleep(self._plan.idle_s))
             except _Stop as stop:
@@ -265,6 +294,7 @@ class Run:
         self._enter("last-canaries")
         kit.probes.resume()
         await self._or_leave(kit.probes.last(self._plan.canary_deadline_s))
+        await self._or_leave(kit.forensics.settle())
         await self._or_leave(kit.probes.finish())
         return stopped
 
@@ -282,6 +312,29 @@ class Run:
             emit=self._bus.emit,
             clock=self._clock,
             tasks=tasks,
+        )
+
+    def _make_forensics(self, found: Discovery, probes: Probes, http: httpx.AsyncClient) -> Forensics:
+        setup = self._setup
+        return Forensics(
+            [
+                Subject(
+                    node=node.node.id,
+                    metrics_url=node.metrics.url if node.metrics else "",
+                    info_url=node.base_url + node.pack.endpoints.info if node.pack.endpoints.info else "",
+                    logs=tuple((log.stream, log.path) for log in node.logs),
+                )
+                for node in found.nodes
+            ],
+            watched=probes.processes,
+            wanted=[thread.name for thread in found.seen.threads],
+            http=http,
+            headers=found.headers,
+            emit=self._bus.emit,
+            clock=self._clock,
+            folder=setup.folder,
+            suspicion=self._suspicion,
+            secrets=[setup.api_key],
         )
 
     def _enter(self, phase: ev.Phase, reason: str = "") -> None:

@@ -11,7 +11,8 @@ verdict    all of it put together
 from __future__ import annotations
 
 from chaos.judge.facts import Facts
+from chaos.judge.paths import passes_for
 from chaos.judge.recovery import PathRecovery, Recovery, recovery
 from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge
 
-__all__ = ["JUDGE_VERSION", "QUESTIONS", "Facts", "PathRecovery", "Recovery", "judge", "recovery"]
+__all__ = ["JUDGE_VERSION", "QUESTIONS", "Facts", "PathRecovery", "Recovery", "judge", "passes_for", "recovery"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.judge.deeds import dying_words, sent_by_us
 from chaos.judge.questions.damage import is_fatal
 from chaos.model.verdict import Cause
 
@@ -20,7 +21,7 @@ def causes(facts: Facts) -> tuple[Cause, ...]:
     """One cause per signature: fatal ones first, those with an upstream reference before others, then by time."""
     by_signature: dict[str, list[LogHit]] = {}
     for hit in facts.hits:
-        if hit.klass in EXPLAINS:
+        if hit.klass in EXPLAINS and not dying_words(facts, hit):
             by_signature.setdefault(hit.signature, []).append(hit)
     groups = sorted(by_signature.values(), key=lambda hits: _rank(hits[0]))
     return tuple(_cause(facts, hits) for hits in groups)
@@ -32,12 +33,13 @@ def _rank(hit: LogHit) -> tuple[bool, bool, int, int, int]:
 
 def _cause(facts: Facts, hits: list[LogHit]) -> Cause:
     first = hits[0]
+    ours = sent_by_us(facts, first)
     return Cause(
         signature=first.signature,
         title=first.title or first.signature,
         side=first.side or facts.role(first.node),
-        upstream=first.upstream,
-        fixed_in=first.fixed_in,
+        upstream="" if ours else first.upstream,
+        fixed_in="" if ours else first.fixed_in,
         line=first.line,
         seqs=tuple(sorted({hit.seq for hit in hits if hit.seq > 0})[:MOST_SEQS]),
     )
@@ -45,7 +47,8 @@ def _cause(facts: Facts, hits: list[LogHit]) -> Cause:
 
 def side_of(facts: Facts, nodes: frozenset[str]) -> str:
     """Which side the first fatal line on one of these nodes blames; empty when none does."""
-    for hit in sorted((hit for hit in facts.hits if is_fatal(hit) and hit.node in nodes), key=_rank):
+    fatal = (hit for hit in facts.hits if is_fatal(hit) and hit.node in nodes and not dying_words(facts, hit))
+    for hit in sorted(fatal, key=_rank):
         side = hit.side or facts.role(hit.node)
         if side:
             return side

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chaos.judge.case import Case
     from chaos.judge.paths import PathRun
     from chaos.model.events import Liveness
-    from chaos.model.verdict import Cause, Finding
+    from chaos.model.verdict import Cause, Finding, WaveVerdict
 
 MOST_REASONS = 12
 
@@ -43,7 +43,7 @@ def reasons(case: Case, outcome: Outcome, findings: Sequence[Finding], found: Se
         told.append(_cause(found[0]))
     if outcome is Outcome.INCONCLUSIVE:
         told += [e.text for f in findings if f.required and f.answer is Answer.UNKNOWN for e in f.evidence]
-    told += [_wave(wave.wave, wave.cycle, wave.phases, wave.server_aborts) for wave in waves(case) if wave.phases]
+    told += [_wave(wave) for wave in waves(case) if wave.phases]
     for finding in findings:
         if finding.outcome not in (None, outcome, Outcome.INCONCLUSIVE) and finding.evidence:
             told.append(f"also {finding.outcome}: {finding.evidence[0].text}")
@@ -163,7 +163,9 @@ def _cause(cause: Cause) -> str:
     return f"likely cause{where}: {cause.title}{upstream}"
 
 
-def _wave(wave: str, cycle: int, phases: dict[str, int], aborts: int | None) -> str:
-    census = ", ".join(f"{number} {phase}" for phase, number in phases.items() if number)
-    told = "unknown" if aborts is None else str(aborts)
-    return f"{wave} of cycle {cycle} hit {census or 'no session'}; server aborts seen: {told}"
+def _wave(wave: WaveVerdict) -> str:
+    census = ", ".join(f"{number} {phase}" for phase, number in wave.phases.items() if number)
+    told = "unknown" if wave.server_aborts is None else str(wave.server_aborts)
+    met = f"while sessions were {census}" if census else "while no session was open"
+    hit = f"hit {listed(wave.nodes)} {met}" if wave.nodes else f"hit {census or 'no session'}"
+    return f"{wave.wave} of cycle {wave.cycle} {hit}; server aborts seen: {told}"

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.judge.canaries import Doubt
+from chaos.judge.case import expected
 from chaos.judge.paths import PathRun, path_run
+from chaos.judge.processes import down_by_us
 from chaos.judge.windows import baseline_window, windows
 
 if TYPE_CHECKING:
@@ -39,14 +41,15 @@ class Recovery:
 
 
 def recovery(facts: Facts, now_ns: int) -> Recovery:
-    """Whether every examined path has recovered from the last cycle's faults, as of `now_ns`.
+    """Whether every examined path that we left able to serve has recovered from the last faults, as of `now_ns`.
 
     Before any load this asks the same of the baseline: enough passes in a row.
     """
     found = windows(facts, now_ns)
     window = found[-1] if found else baseline_window(facts, now_ns)
     doubt = Doubt(facts)
-    paths = tuple(_of(path_run(facts, path, window, doubt)) for path in facts.paths())
+    runs = tuple(path_run(facts, path, window, doubt) for path in facts.paths())
+    paths = tuple(_of(run) for run in expected(facts, runs, down_by_us(facts))[0])
     return Recovery(recovered=bool(paths) and all(path.recovered for path in paths), paths=paths)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.judge.canaries import Fate
-from chaos.judge.case import Case
+from chaos.judge.case import Case, excuse
 from chaos.judge.causes import causes
 from chaos.judge.facts import Facts
 from chaos.judge.headline import headline, reasons
@@ -61,11 +61,11 @@ def judge(events: Iterable[AnyEvent], *, questions: Sequence[Question] = QUESTIO
         headline=headline(case, outcome, findings),
         reasons=reasons(case, outcome, findings, found),
         findings=findings,
-        paths=tuple(_path(run) for run in case.last_runs),
+        paths=(*(_path(run) for run in case.last_runs), *_given_up(case)),
         waves=waves(case),
         wedge=wedge(case),
         causes=found,
-        not_examined=_not_examined(facts),
+        not_examined=_not_examined(case),
         allow=facts.plan.allow,
         duration_s=((facts.last_ns or 0) - (facts.first_ns or 0)) / 1e9,
     )
@@ -112,8 +112,25 @@ def _path(run: PathRun) -> PathVerdict:
     )
 
 
-def _not_examined(facts: Facts) -> tuple[str, ...]:
-    told: list[str] = []
+def _given_up(case: Case) -> list[PathVerdict]:
+    """Paths that are not expected to serve: what was seen of them is shown, and nothing is concluded from it."""
+    return [
+        msgspec.structs.replace(_path(run), serves=Answer.NOT_APPLICABLE, note=_why_given_up(case, run))
+        for run in case.given_up
+        if run.window is case.last_window
+    ]
+
+
+def _why_given_up(case: Case, run: PathRun) -> str:
+    causes = excuse(case.facts, run, case.down)
+    return f"not expected to serve: {causes[0].what}, which is our doing"
+
+
+def _not_examined(case: Case) -> tuple[str, ...]:
+    facts = case.facts
+    told = [
+        f"path {run.path.id}: {_why_given_up(case, run)}" for run in case.given_up if run.window is case.last_window
+    ]
     if facts.deployment is None:
         return ("the deployment was not recorded",)
     for path in facts.deployment.paths:

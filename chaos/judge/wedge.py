@@ -43,8 +43,11 @@ def wedge(case: Case) -> Wedge | None:
 def liveness_during(case: Case, runs: tuple[PathRun, ...]) -> list[Liveness]:
     """What health endpoints said past the budget; since the wave, where they were not asked later."""
     window = runs[0].window
+    ours = case.down_nodes()  # a process that we ended answers nobody, and that is no news of the target
     for start_ns in (window.budget_ns(case.facts.plan), window.anchor_ns):
-        asked = [seen for seen in case.facts.liveness if start_ns <= seen.t_ns <= window.horizon_ns]
+        asked = [
+            seen for seen in case.facts.liveness if start_ns <= seen.t_ns <= window.horizon_ns and seen.node not in ours
+        ]
         if asked:
             return asked
     return []

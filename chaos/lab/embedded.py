@@ -81,7 +81,8 @@ class SimSpec(LabSpec):
     def outline(self) -> Target:
         """Every address is a placeholder."""
         nowhere = ServerSpec(url="http://127.0.0.1:1")
-        return _describe(self, nowhere, [nowhere] * self.settings.prefill, [nowhere] * self.settings.decode)
+        prefill = nowhere.model_copy(update={"bootstrap_port": 1})
+        return _describe(self, nowhere, [prefill] * self.settings.prefill, [nowhere] * self.settings.decode)
 
     def start(self, folder: Path, progress: Callable[[str], None], *, run_id: str) -> RunningSim:
         """Start router, prefills and decodes."""
@@ -202,6 +203,7 @@ def _describe(spec: SimSpec, router: ServerSpec, prefill: list[ServerSpec], deco
         prefill=prefill,
         decode=decode,
         model=settings.model,
+        allow=["kill", "signal", "restart", "protocol"],
         timeouts={"waiting": timeout_s, "bootstrap": timeout_s},
         gauge_lag=GAUGE_LAG_S * settings.time_scale,
         time_scale=settings.time_scale,

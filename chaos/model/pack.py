@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from chaos.model.events import HitClass, Role
-from chaos.model.scenario import Name, Section, Version1
+from chaos.model.section import Name, Section, Version1
 from chaos.model.units import Duration, Matching, wrong
 from chaos.model.versions import VERSION_PATTERN, in_range
 
@@ -110,6 +110,16 @@ class Signature(Section):
     samples: Samples
 
 
+class Thread(Section):
+    """A thread of the engine's Python that a node cannot serve without; `name` is part of its name."""
+
+    name: Annotated[str, Field(min_length=3, max_length=100)]
+    title: str = Field(min_length=1)
+    roles: list[Role] = Field(min_length=1)
+    side: Literal["prefill", "decode", "router", ""] = ""
+    note: str = ""
+
+
 class Endpoints(Section):
     """Paths on a server of this engine; empty where there is none."""
 
@@ -134,4 +144,5 @@ class Pack(Section):
     gauge_lag: Duration = 0.0
     timeouts: list[Timeout] = []
     metrics: list[Metric] = []
+    threads: list[Thread] = []
     signatures: list[Signature] = []

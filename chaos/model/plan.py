@@ -1,7 +1,8 @@
 """Scenario + target + pack = plan: every duration in the deployment's own time, every condition as a bound.
 
 What waits for the *engine's* clocks is multiplied by the target's time scale, because a lab shortens those clocks:
-settle, quiet, idle, rest, the recovery budget and a watch limit given as a duration. What depends on how fast the
+settle, quiet, idle, rest, the recovery budget, a watch limit given as a duration and how long a fault stands (a freeze
+is long or short by the engine's heartbeats and leases). What depends on how fast the
 machine computes is not: the load, a canary's interval and its deadline.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.model.events import EngineTimeout, Plan, PlannedFault
+from chaos.model.faults import Kill
 from chaos.model.units import bounds
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
         scenario=scenario.name,
         about=scenario.about,
         cycles=scenario.cycles.count,
-        faults=tuple(_fault(step) for step in scenario.timeline),
+        faults=tuple(_fault(step, scale) for step in scenario.timeline),
         groups=tuple(group.name for group in scenario.load),
         settle_s=observe.settle * scale,
         # Before the lag has gone by, a gauge still shows the cycle before.
@@ -86,10 +88,20 @@ def unmet_requirements(scenario: Scenario, target: Target, packs: Mapping[str, P
     unmet += [
         f"no pack of the target knows the metric {name}" for name in scenario.requires.metrics if name not in metrics
     ]
+    for role, wanted in scenario.requires.nodes.items():
+        there = sum(server.role == role for server in target.servers)
+        if there < wanted:
+            unmet.append(f"it takes {wanted} {role} nodes, and the target has {there} (a lab: --set {role}={wanted})")
     return unmet
 
 
-def _fault(step: Step) -> PlannedFault:
+def _fault(step: Step, scale: float) -> PlannedFault:
+    action = step.action
     return PlannedFault(
-        id=step.id, kind="kill", how=step.kill.how, group=step.kill.group, aim=bounds(step.aim), disruptive=True
+        id=step.id,
+        kind=action.kind,
+        how=action.how if isinstance(action, Kill) else action.told,
+        group=action.group if isinstance(action, Kill) else "",
+        aim=bounds(step.aim),
+        lasts_s=None if step.lasts is None else step.lasts * scale,
     )

@@ -76,6 +76,8 @@ class WaveVerdict(Part, frozen=True, kw_only=True):
     unmet: tuple[str, ...] = ()
     fin: int | None = None
     rst: int | None = None
+    kind: str = "kill"  # of the fault: a kill hits sessions, the others hit nodes
+    nodes: tuple[str, ...] = ()  # that it hit
 
 
 class Wedge(Part, frozen=True, kw_only=True):

@@ -570,14 +570,18 @@ def test_frozen_gauges_of_a_stuck_path_are_no_leak():
 
 def test_a_survivor_that_fails_after_we_killed_and_restored_its_peer_is_wedged():
     told = waved(paths=TWO_PATHS[1:])
-    told.tell(ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",)))
+    told.tell(
+        ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",), ends=True)
+    )
     told.die("prefill-0").go(3).restart("prefill-0")
     assert Outcome.WEDGED == judge(wedging(told).finish()).outcome
 
 
 def test_a_path_whose_process_we_killed_and_nobody_restored_accuses_nobody():
     told = waved(paths=TWO_PATHS[1:])
-    told.tell(ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",)))
+    told.tell(
+        ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",), ends=True)
+    )
     verdict = judge(wedging(told.die("prefill-0")).finish())
     assert Outcome.INCONCLUSIVE == verdict.outcome
 

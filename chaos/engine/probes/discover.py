@@ -13,6 +13,7 @@ from chaos.engine.probes.liveness import HealthSource
 from chaos.engine.probes.locate import NotLocated, locate
 from chaos.engine.probes.logs import LogSource
 from chaos.engine.probes.metrics import MetricsSource
+from chaos.engine.probes.pairs import ONLY_PAIR, pair_paths
 from chaos.engine.probes.process import ProcessSource
 from chaos.model import events as ev
 from chaos.model.errors import Unfit, UsageError
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from chaos.model.target import ServerSpec, Target
 
 NO_MODEL = "default"
-ONLY_PAIR = "the only pair there is; the routed path takes it"
-OTHER_PAIRS = "canaries go through the router, which chooses the pair; this one is not asked by itself"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +36,14 @@ class FoundNode:
 
     node: ev.Node
     pack: Pack
+    spec: ServerSpec
     base_url: str
     metrics: MetricsSource | None
     health: HealthSource | None
     logs: tuple[LogSource, ...]
     process: ProcessSource | None
     models: tuple[str, ...] = ()
+    dp_size: int = 1  # data-parallel ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ async def discover(
     """Ask every server of the target. Raises Unfit when one does not answer or is not what the target says."""
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     inquiry = Inquiry(http, headers, plan.time_scale)
-    servers = [(name, role, spec, _pack(packs, target, role)) for name, role, spec in _servers(target)]
+    servers = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in target.servers]
     async with asyncio.TaskGroup() as group:
         looks = [group.create_task(_look(*server, inquiry)) for server in servers]
     looked = [look.result() for look in looks]
@@ -107,18 +108,13 @@ async def discover(
         gauge_lag_s=_gauge_lag(target, list(used.values()), plan.time_scale),
         not_examined=(*unasked, *notes),
         metrics=_metric_uses(list(used.values())),
+        threads=tuple(
+            ev.ThreadUse(name=thread.name, roles=tuple(thread.roles), side=thread.side, title=thread.title)
+            for pack in used.values()
+            for thread in pack.threads
+        ),
     )
     return Discovery(seen=seen, model=model or NO_MODEL, nodes=nodes, headers=headers, notes=tuple(notes))
-
-
-def _servers(target: Target) -> list[tuple[str, ev.Role, ServerSpec]]:
-    """Every server with its identity: the target's name for it, else role and ordinal."""
-    roles: list[tuple[ev.Role, list[ServerSpec]]] = [
-        ("router", [target.router]),
-        ("prefill", target.prefill),
-        ("decode", target.decode),
-    ]
-    return [(spec.name or f"{role}-{n}", role, spec) for role, specs in roles for n, spec in enumerate(specs)]
 
 
 def _pack(packs: Mapping[str, Pack], target: Target, role: ev.Role) -> Pack:
@@ -151,12 +147,14 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
     found = FoundNode(
         node=node,
         pack=pack,
+        spec=spec,
         base_url=base_url,
         metrics=metrics,
         health=health,
         logs=logs,
         process=process,
         models=said.models,
+        dp_size=max(said.info.dp_size or 1, 1),
     )
     return _Looked(found, notes, _problem(name, role, base_url, said))
 
@@ -230,14 +228,8 @@ def _process(name: str, spec: ServerSpec, notes: list[str]) -> ProcessSource | N
 
 
 def _paths(nodes: tuple[FoundNode, ...]) -> tuple[ev.Path, ...]:
-    prefill = [found.node.id for found in nodes if found.node.role == "prefill"]
-    decode = [found.node.id for found in nodes if found.node.role == "decode"]
-    pairs = [(p, d) for p in prefill for d in decode]
-    reason = ONLY_PAIR if len(pairs) == 1 else OTHER_PAIRS
-    return (
-        ev.Path(id="routed", kind="routed", nodes=tuple(found.node.id for found in nodes)),
-        *(ev.Path(id=f"{p}>{d}", kind="direct", nodes=(p, d), examined=False, reason=reason) for p, d in pairs),
-    )
+    routed = ev.Path(id="routed", kind="routed", nodes=tuple(found.node.id for found in nodes))
+    return (routed, *pair_paths(nodes))
 
 
 def _timeouts(target: Target, packs: list[Pack], time_scale: float) -> tuple[ev.EngineTimeout, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.judge.deeds import dying_words
 from chaos.judge.metrics import floors, open_requests
 from chaos.judge.processes import replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
@@ -78,6 +79,7 @@ def _leaking(case: Case) -> Answered:
 def _floors(case: Case) -> Answered:
     """Only what exceeds our own open requests is lost: a hung canary of ours rightly sits in a queue."""
     known, missing = floors(case.facts)
+    missing = [node for node in missing if node not in case.down_nodes()]  # the dead hold nothing
     idle_ns = case.facts.phase_start("idle", last=True) or 0
     ours = open_requests(case.facts, idle_ns)
     above = [floor for floor in known if floor.excess > 0]
@@ -104,7 +106,7 @@ def _held(floor: Floor) -> Evidence:
 
 def _damaged(case: Case) -> Answered:
     facts = case.facts
-    fatal = [hit for hit in facts.hits if is_fatal(hit)]
+    fatal = [hit for hit in facts.hits if is_fatal(hit) and not dying_words(facts, hit)]
     dead = [one for one in case.dead if not one.ours]
     told = [fact(f"{one.what}; we did not do it", one.seqs) for one in dead]
     told += [fact(f"{hit.node} logged: {hit.line.strip()[:200]}", [hit.seq]) for hit in _first_of_each_signature(fatal)]
