@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chaos.lab.embedded import Embedded
 from chaos.lab.kinds import suggest
+from chaos.lab.real.dynamo.kind import Dynamo
 from chaos.lab.real.sglang.kind import SGLang
 from chaos.model.errors import UsageError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from chaos.lab.kinds import Installer, LabInfo, LabKind, LabSpec
 
-KINDS: dict[str, LabKind] = {kind.name: kind for kind in (Embedded(), SGLang())}
+KINDS: dict[str, LabKind] = {kind.name: kind for kind in (Embedded(), SGLang(), Dynamo())}
 
 
 def catalogue() -> list[LabInfo]:

@@ -7,7 +7,6 @@ import ctypes
 import json
 import random
 import shutil
-import socket
 import tempfile
 import threading
 import time
@@ -20,12 +19,13 @@ from chaos.lab.kinds import LOOPBACK, RunningLab, suggest
 from chaos.lab.real import cache
 from chaos.lab.real.namespace import Enclosure, enclose
 from chaos.lab.real.node import Node, Order
+from chaos.lab.real.ports import free_ports
 from chaos.lab.real.sglang.commands import MODEL_NAME, Commands, Place
 from chaos.model.errors import LabError
 from chaos.model.target import ServerSpec, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from chaos.lab.real.sglang.commands import Settings
     from chaos.lab.real.sglang.install import SGLangInstaller
@@ -38,7 +38,6 @@ _ROUTER_TIMEOUT_S = 60.0
 _GENERATION_TIMEOUT_S = 60.0  # the first one on a path can take 15 s and more
 _POLL_S = 0.2
 _STILL_EVERY_S = 15.0
-_FIRST_PORT, _LAST_PORT = 20_000, 32_000  # below the range from which the kernel gives ports to connections
 _READY = b"The server is fired up and ready to roll!"
 _MOONCAKE_LIBRARIES = {
     "libibverbs.so.1": "libibverbs1",
@@ -172,7 +171,7 @@ class RunningSGLang(RunningLab):
 
     def _find_places(self) -> list[Place]:
         settings, address = self._settings, self._enclosure.address
-        ports = _free_ports()
+        ports = free_ports()
         metrics = next(ports) if settings.router == "sglang-router" else None
         places = [Place("router", "router", address, settings.port or next(ports), metrics_port=metrics)]
         places += [
@@ -306,15 +305,3 @@ def check_mooncake() -> None:
             f"mooncake needs system libraries that are not here: {', '.join(missing)}",
             hint=f"apt-get install {' '.join(missing)}",
         )
-
-
-def _free_ports() -> Iterator[int]:
-    """Ports that nobody listens on at this moment, never the same one twice."""
-    for port in random.sample(range(_FIRST_PORT, _LAST_PORT), _LAST_PORT - _FIRST_PORT):
-        with socket.socket() as probe:
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-        yield port
-    raise LabError(f"no free port was found between {_FIRST_PORT} and {_LAST_PORT}")
