@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from chaos import __version__
@@ -192,11 +193,11 @@ class Run:
                     seed=self._setup.scenario.seed,
                     time_scale=self._plan.time_scale,
                     leftovers=self._leftovers,
-                    forensics=forensics,
+                    before_restart=partial(forensics.save, "before-restart"),
                 )
                 try:
                     async with kit.standing:
-                        return await self._acts(kit)
+                        return await self._acts(kit, forensics)
                 finally:
                     await fleet.hang_up()
                     await forensics.close()
@@ -204,17 +205,17 @@ class Run:
                     for task in background:
                         task.cancel()
 
-    async def _acts(self, kit: FaultKit) -> tuple[RunStatus, str]:
+    async def _acts(self, kit: FaultKit, forensics: Forensics) -> tuple[RunStatus, str]:
         """Baseline, cycles and the way out; a gentle stop takes the way out, too."""
         recovered, stopped = True, ""
         try:
             try:
-                kit.forensics.look("baseline")
+                forensics.look("baseline")
                 await self._stand_baseline()
                 recovered = await self._play_cycles(kit)
             except _Stop as stop:
                 stopped = str(stop)
-            stopped = await self._way_out(kit, recovered=recovered, stopped=stopped)
+            stopped = await self._way_out(kit, forensics, recovered=recovered, stopped=stopped)
         except _Leave as leave:
             return RunStatus.ABORTED, str(leave)
         return (RunStatus.ABORTED, stopped) if stopped else (RunStatus.COMPLETED, "")
@@ -273,10 +274,10 @@ class Run:
             await self._clock.sleep(POLL_S)
         return True
 
-    async def _way_out(self, kit: FaultKit, *, recovered: bool, stopped: str) -> str:
+    async def _way_out(self, kit: FaultKit, forensics: Forensics, *, recovered: bool, stopped: str) -> str:
         """Drain, an idle minute without probes, one last canary per path. Returns why it was cut short, if it was."""
         if not (recovered or stopped):
-            kit.forensics.request("not-recovered", ", ".join(recovery(self._facts, self._clock.now_ns()).failing))
+            forensics.request("not-recovered", ", ".join(recovery(self._facts, self._clock.now_ns()).failing))
         self._enter("teardown", stopped)
         patience_s = LOST_DRAIN_S
         if recovered:
@@ -286,7 +287,8 @@ class Run:
         if not stopped:
             self._enter("idle")
             kit.probes.pause_for_idle()
-            kit.forensics.look("end")
+            if recovered:
+                forensics.look("end")
             try:
                 await self._or_stop(self._clock.sleep(self._plan.idle_s))
             except _Stop as stop:
@@ -294,7 +296,7 @@ class Run:
         self._enter("last-canaries")
         kit.probes.resume()
         await self._or_leave(kit.probes.last(self._plan.canary_deadline_s))
-        await self._or_leave(kit.forensics.settle())
+        await self._or_leave(forensics.settle())
         await self._or_leave(kit.probes.finish())
         return stopped
 

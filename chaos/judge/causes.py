@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chaos.judge.deeds import dying_words, sent_by_us
 from chaos.judge.questions.damage import is_fatal
+from chaos.judge.threads import threads
 from chaos.model.verdict import Cause
 
 if TYPE_CHECKING:
@@ -24,7 +25,25 @@ def causes(facts: Facts) -> tuple[Cause, ...]:
         if hit.klass in EXPLAINS and not dying_words(facts, hit):
             by_signature.setdefault(hit.signature, []).append(hit)
     groups = sorted(by_signature.values(), key=lambda hits: _rank(hits[0]))
-    return tuple(_cause(facts, hits) for hits in groups)
+    return (*_unlogged(facts), *(_cause(facts, hits) for hits in groups))
+
+
+def _unlogged(facts: Facts) -> list[Cause]:
+    """Threads that ended without a line that says so (or with one that nobody could read)."""
+    told = {hit.node for hit in facts.hits if is_fatal(hit) and hit.ends == "thread"}
+    return [
+        Cause(
+            signature="thread-gone",
+            title=f"a thread has ended: {gone.title}",
+            side=gone.side or facts.role(gone.node),
+            upstream="",
+            fixed_in="",
+            line=gone.text,
+            seqs=gone.seqs,
+        )
+        for gone in threads(facts).gone
+        if gone.node not in told
+    ]
 
 
 def _rank(hit: LogHit) -> tuple[bool, bool, int, int, int]:
@@ -46,10 +65,10 @@ def _cause(facts: Facts, hits: list[LogHit]) -> Cause:
 
 
 def side_of(facts: Facts, nodes: frozenset[str]) -> str:
-    """Which side the first fatal line on one of these nodes blames; empty when none does."""
+    """Which side the first fatal line on one of these nodes blames, else a thread that is gone; empty for neither."""
     fatal = (hit for hit in facts.hits if is_fatal(hit) and hit.node in nodes and not dying_words(facts, hit))
     for hit in sorted(fatal, key=_rank):
         side = hit.side or facts.role(hit.node)
         if side:
             return side
-    return ""
+    return next((gone.side or facts.role(gone.node) for gone in threads(facts).gone if gone.node in nodes), "")

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from chaos.judge.landing import waves
 from chaos.judge.paths import State
+from chaos.judge.threads import threads
 from chaos.judge.units import count, listed, span
-from chaos.judge.wedge import GREEN, liveness_during, wedge, wedged_runs
+from chaos.judge.wedge import GREEN, culprit, liveness_during, wedge, wedged_runs
 from chaos.model.outcomes import Answer, Outcome
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from chaos.model.verdict import Cause, Finding, WaveVerdict
 
 MOST_REASONS = 12
+MOST_PATHS = 3  # named in a sentence
 
 
 def headline(case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
@@ -70,9 +72,12 @@ def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
     else:
         since_ns = min(run.since_ns for run in dark)
         lasted = span((dark[0].window.horizon_ns - since_ns) / 1e9)
-        text = f"{dark[0].window.after} no fresh request has completed on {_paths(dark)} for {lasted}"
-        if look is not None and not look.total:
-            text = f"in part: {text}, other paths still serve"
+        total = look is not None and look.total
+        where = f"any of {len(dark)} paths" if total and len(dark) > MOST_PATHS else _paths(dark)
+        text = f"{dark[0].window.after} no fresh request has completed on {where} for {lasted}"
+        if not total:
+            serves = any(run.state is State.SERVES for run in case.runs if run.window is dark[0].window)
+            text = f"in part: {text}" + ", other paths still serve" * serves
     return text + _health(case, liveness_during(case, runs))
 
 
@@ -102,6 +107,12 @@ def _wedge_reasons(case: Case) -> list[str]:
     ]
     if look.side:
         told.append(f"the wedged side is {look.side}")
+    told += [gone.text for gone in threads(case.facts).gone]
+    node = culprit(case)
+    if node:
+        by_itself = "every pair serves when it is asked by itself"
+        shared = f"every pair with {node} fails and no other does"
+        told.append(f"it is {node}: {by_itself if case.facts.role(node) == 'router' else shared}")
     if not liveness_during(case, runs):
         told.append("no health endpoint was asked, so nobody knows whether it was silent")
     return told
@@ -152,7 +163,10 @@ def _by_evidence(_case: Case, outcome: Outcome, findings: Sequence[Finding]) -> 
 
 
 def _paths(runs: Sequence[PathRun]) -> str:
-    return listed(list(dict.fromkeys(run.path.id for run in runs)))
+    names = list(dict.fromkeys(run.path.id for run in runs))
+    if len(names) > MOST_PATHS + 1:
+        names = [*names[:MOST_PATHS], f"{len(names) - MOST_PATHS} more paths"]
+    return listed(names)
 
 
 def _cause(cause: Cause) -> str:

@@ -17,6 +17,7 @@ from chaos.judge.paths import State
 from chaos.judge.questions.damage import DAMAGE
 from chaos.judge.questions.serving import SERVING
 from chaos.judge.questions.trust import TRUST
+from chaos.judge.saved import saved, unseen_inside
 from chaos.judge.wedge import wedge
 from chaos.model.outcomes import Answer, Cleanup, Outcome, RunStatus, exit_code
 from chaos.model.verdict import FORMAT, PathVerdict, Verdict
@@ -66,6 +67,7 @@ def judge(events: Iterable[AnyEvent], *, questions: Sequence[Question] = QUESTIO
         wedge=wedge(case),
         causes=found,
         not_examined=_not_examined(case),
+        saved=saved(facts),
         allow=facts.plan.allow,
         duration_s=((facts.last_ns or 0) - (facts.first_ns or 0)) / 1e9,
     )
@@ -143,6 +145,7 @@ def _not_examined(case: Case) -> tuple[str, ...]:
         blind = [what for probe, what in OBSERVABLE.items() if probe not in node.observes]
         if blind:
             told.append(f"{node.id}: {', '.join(blind)} could not be looked at")
+    told += unseen_inside(facts)
     if not facts.content:
         told.append("the content of answers: not checked")
     told.append("speed: no control arm was run")

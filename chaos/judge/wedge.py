@@ -35,9 +35,24 @@ def wedge(case: Case) -> Wedge | None:
         total=len(runs) == len(all_runs) and all(run.state is State.DARK for run in runs),
         silent=bool(asked) and all(seen.status == GREEN for seen in asked),
         confirmed=any(run.confirmed for run in runs),
-        side=side_of(case.facts, nodes) or _red_side(case, asked, nodes),
+        side=side_of(case.facts, nodes) or case.facts.role(culprit(case)) or _red_side(case, asked, nodes),
         paths=tuple(run.path.id for run in runs),
     )
+
+
+def culprit(case: Case) -> str:
+    """The one node that all failing pairs share and no serving pair has; the router, where every pair serves."""
+    runs = wedged_runs(case)
+    pairs = [run for run in case.runs if runs and run.window is runs[0].window and run.path.kind == "direct"]
+    failing = [run for run in pairs if run in runs]
+    serving = {node for run in pairs if run.state is State.SERVES for node in run.path.nodes}
+    if not serving:
+        return ""
+    if not failing:
+        whole = len(pairs) == sum(run.state is State.SERVES for run in pairs)
+        return next((node.id for node in case.facts.nodes if whole and node.role == "router"), "")
+    shared = set.intersection(*(set(run.path.nodes) for run in failing)) - serving
+    return shared.pop() if len(shared) == 1 else ""
 
 
 def liveness_during(case: Case, runs: tuple[PathRun, ...]) -> list[Liveness]:

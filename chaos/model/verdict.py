@@ -80,6 +80,19 @@ class WaveVerdict(Part, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()  # that it hit
 
 
+class Saved(Part, frozen=True, kw_only=True):
+    """A snapshot of the deployment's inside that lies in the run folder."""
+
+    folder: str  # relative to the run folder
+    reason: str
+    detail: str
+    at_s: float  # since the run's first event
+    files: int
+    size: int  # bytes
+    shows: tuple[str, ...] = ()  # per node, for people
+    missing: tuple[str, ...] = ()
+
+
 class Wedge(Part, frozen=True, kw_only=True):
     """How the wedge looks."""
 
@@ -110,5 +123,6 @@ class Verdict(Part, frozen=True, kw_only=True):
     wedge: Wedge | None = None
     causes: tuple[Cause, ...] = ()
     not_examined: tuple[str, ...] = ()
+    saved: tuple[Saved, ...] = ()
     allow: tuple[str, ...] = ()
     duration_s: float = 0.0

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     import httpx
 
-    from chaos.engine.forensics import Forensics
     from chaos.engine.load.fleet import Fleet
     from chaos.engine.ports import Clock, Emit, Restarter
     from chaos.engine.probes import Probes
@@ -25,7 +24,6 @@ class FaultKit:
 
     fleet: Fleet
     probes: Probes
-    forensics: Forensics
     emit: Emit
     clock: Clock
     servers: tuple[Server, ...] = ()
@@ -36,5 +34,7 @@ class FaultKit:
     time_scale: float = 1.0
     standing: AsyncExitStack = field(default_factory=AsyncExitStack)
     """Undoes what still stands: closed by the run on every way out."""
+    before_restart: Callable[[str], Awaitable[None]] | None = None
+    """Saves what the end of a process would take along; told which nodes."""
     leftovers: list[str] = field(default_factory=list)
     """What could not be undone."""

@@ -106,7 +106,8 @@ class RestartFault(NodeFault):
                 self._old[server.id] = await asyncio.to_thread(processes_of, server.spec)
             except NotLocated as why:
                 raise NotApplied(f"{server.id}: {why}") from None
-        await self.kit.forensics.save("before-restart", ", ".join(self._old))  # afterwards it is gone
+        if self.kit.before_restart is not None:
+            await self.kit.before_restart(", ".join(self._old))
         self._ordered_ns = self.kit.clock.now_ns()
         for node in self._old:
             order = asyncio.to_thread(restarter.restart, node, self.restart.timeout)

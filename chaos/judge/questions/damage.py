@@ -8,6 +8,7 @@ from chaos.judge.deeds import dying_words
 from chaos.judge.metrics import floors, open_requests
 from chaos.judge.processes import replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
+from chaos.judge.threads import threads
 from chaos.judge.units import count, listed
 from chaos.judge.windows import load_start
 from chaos.model.outcomes import Outcome
@@ -122,6 +123,18 @@ def _first_of_each_signature(hits: list[ev.LogHit]) -> list[ev.LogHit]:
     return list(first.values())
 
 
+def _threads_alive(case: Case) -> Answered:
+    """Known only where somebody could look into the processes, before the load and after it."""
+    seen = threads(case.facts)
+    if seen.gone:
+        return no(*(fact(one.text, one.seqs) for one in seen.gone), outcome=Outcome.DAMAGED)
+    if seen.unknown:
+        return unknown(fact(f"nobody could read the threads of {listed(seen.unknown)} before the load and after it"))
+    if seen.alive:
+        return yes(fact(f"still there: {listed(seen.alive)}", seen.seqs))
+    return not_applicable(fact("no thread is known that a node cannot serve without"))
+
+
 def _degraded(_case: Case) -> Answered:
     return not_applicable(fact("no control arm at the same load was run"))
 
@@ -132,5 +145,8 @@ DAMAGE = (
     Question("processes-known", "Were the processes looked at to the end?", _processes_known),
     Question("leaking", "Does a queue keep at rest what it did not hold before the load?", _leaking),
     Question("damaged", "Is there fatal evidence, whether or not fresh requests pass?", _damaged, required=False),
+    Question(
+        "threads-alive", "Does every thread still run that a node cannot serve without?", _threads_alive, required=False
+    ),
     Question("degraded", "Is the target slower than a control arm at the same load?", _degraded, required=False),
 )
