@@ -124,8 +124,7 @@ class VerdictPanel:
     def _wave_lines(self) -> Iterable[_Line]:
         for ordinal, wave in enumerate(self.verdict.waves[:MOST_WAVES], 1):
             look = words.met_look(wave.landed)
-            met = f"{wave.how} of {words.count(wave.sessions, 'session')}: {words.census(wave.phases)}"
-            yield _Line(met, str(ordinal))
+            yield _Line(words.hit_words(wave), str(ordinal))
             landed = f"{words.landed_words(wave)}, {words.aborts_words(wave)}"
             yield _Line(landed, look.glyph, words.RICH_STYLES[look.tone])
         if len(self.verdict.waves) > MOST_WAVES:

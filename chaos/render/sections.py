@@ -133,7 +133,7 @@ def paths(verdict: Verdict) -> Html:
 
 
 def waves(verdict: Verdict) -> Html:
-    """The census of each wave and whether it landed."""
+    """The census of each wave, or fault of nodes, and whether it landed."""
     rows = [_wave(i, wave) for i, wave in enumerate(verdict.waves, 1)]
     heads = ["wave", "cycle", "how", "in which phase its sessions were", "hit", "spread", "server aborts", "landed"]
     body: Child = table(heads, rows)
@@ -156,6 +156,8 @@ def _wave(ordinal: int, wave: WaveVerdict) -> list[Child]:
     unmet = h("span", f" {'; '.join(wave.unmet)}", cls="quiet") if wave.unmet else ""
     sides = [f"{n} {kind}" for n, kind in ((wave.fin, "FIN"), (wave.rst, "RST")) if n is not None]
     hit = f"{words.count(wave.sessions, 'session')}, {words.count(wave.sockets, 'socket')}"
+    if wave.kind != "kill":
+        hit = ", ".join(wave.nodes) or "no node"
     return [
         h("th", f"{ordinal}. {wave.wave}", scope="row"),
         str(wave.cycle),
@@ -190,9 +192,9 @@ def evidence(record: Record) -> Html:
         topic = row.topic
     if not rows:
         return section("evidence", "Evidence", h("p", "No probe saw anything: that is no evidence.", cls="quiet"))
-    why = "\u201cDuring\u201d lasts from the first wave until the dust has settled after the last one."
+    why = "\u201cDuring\u201d lasts from the first fault until the dust has settled after the last one."
     if len(parts) == 1:
-        why = "No wave was fired, so there is no before and after."
+        why = "No fault was injected, so there is no before and after."
     return section("evidence", "Evidence", h("p", why, cls="quiet"), table(heads, rows, cls="evidence"))
 
 

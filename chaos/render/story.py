@@ -109,6 +109,12 @@ class Story:
                 yield "wave", wave(event, self._census.get(event.wave, "census unknown")), "bad"
             case ev.FaultStep() if not event.ok:
                 yield "fault", f"{event.fault} not {event.stage}: {event.detail or 'no reason given'}", "warn"
+            case ev.FaultStep() if event.nodes and event.stage != "planned":
+                yield (
+                    "fault",
+                    f"{event.fault} {event.stage}: {node_fault(event)}",
+                    _STAGE_TONES.get(event.stage, "plain"),
+                )
             case _:
                 return
 
@@ -176,6 +182,14 @@ def deployment(event: ev.DeploymentSeen) -> str:
     examined = [path.id for path in event.paths if path.examined]
     shown = ", ".join(examined[:4]) + (f" and {len(examined) - 4} more" if len(examined) > 4 else "")
     return f"{nodes} ({', '.join(engines) or 'engine unknown'}); paths: {shown or 'none examined'}"
+
+
+_STAGE_TONES: dict[ev.Stage, Tone] = {"applied": "bad", "reverted": "good"}
+
+
+def node_fault(event: ev.FaultStep) -> str:
+    """What was done to nodes, or measured there."""
+    return "; ".join(f"{what}: {got}" for what, got in sorted(event.measured.items())) or ", ".join(event.nodes)
 
 
 def wave(event: ev.WaveFired, census: str) -> str:

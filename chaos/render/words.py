@@ -217,6 +217,14 @@ def aborts_words(wave: WaveVerdict) -> str:
     return "server aborts unknown" if wave.server_aborts is None else count(wave.server_aborts, "server abort")
 
 
+def hit_words(wave: WaveVerdict) -> str:
+    """What a wave hit: how many sessions and in which phases they were; or which nodes, and what went on meanwhile."""
+    if wave.kind == "kill":
+        return clean(f"{wave.how} of {count(wave.sessions, 'session')}: {census(wave.phases)}")
+    nodes = f": {', '.join(wave.nodes)}" if wave.nodes else ""
+    return clean(f"{wave.how}{nodes}; sessions: {census(wave.phases)}")
+
+
 def landed_words(wave: WaveVerdict) -> str:
     """Whether the wave met its aim, and what it missed."""
     words = {
