@@ -43,7 +43,9 @@ class Settings:
     transfer: str = _word("nixl", "how KV travels from prefill to decode", TRANSFERS)
     router: str = _word("sglang-router", "what stands in front", ROUTERS)
     waiting_timeout: int = _number(60, "the engine's bootstrap and waiting timeouts in seconds (its own: 300)", least=5)
-    kv_tokens: int = _number(8192, "KV tokens of each node", least=512)
+    # Decode sets 512 tokens aside for every room. In a wedge some 20 canaries and bystanders hold one for a minute;
+    # a pool that they fill leaves no room for the engine's own health check, and the wedge becomes loud by our doing.
+    kv_tokens: int = _number(16384, "KV tokens of each node", least=512)
     running: int = _number(32, "requests that a node runs at once", least=1, most=1024)
     port: int = _number(0, "the router's port; 0 takes a free one", most=65535)
 
@@ -85,8 +87,7 @@ class Commands:
     def server(self, place: Place) -> list[str]:
         """A prefill or decode server."""
         return [
-            str(self._installer.python),
-            *("-m", "sglang.launch_server"),
+            *(str(self._installer.python), "-m", "sglang.launch_server"),
             *("--host", place.address, "--port", str(place.port)),
             *("--model-path", str(self._installer.model.folder), "--served-model-name", MODEL_NAME),
             *("--disaggregation-mode", place.role),
@@ -105,8 +106,8 @@ class Commands:
         flags += ["--attention-backend", "torch_native", "--sampling-backend", "pytorch", "--grammar-backend", "none"]
         flags += ["--disable-overlap-schedule"]  # overlaps CPU and GPU work
         flags += ["--disable-radix-cache"]  # a cached prompt is not transferred
+        # Not --sleep-on-idle: it looks after waiting rooms once a second, and slows everything by as much.
         flags += ["--skip-server-warmup"]  # wants a peer; the lab warms every path itself
-        flags += ["--sleep-on-idle"] if self._knows("sleep_on_idle") else []
         if self._knows("cuda_graph_backend_decode"):
             return [*flags, "--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled"]
         return [*flags, "--disable-cuda-graph"]

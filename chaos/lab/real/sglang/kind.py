@@ -31,6 +31,7 @@ _STANDINS = (
     "torchvision, sgl_kernel: empty modules where they are not installed; a call raises",
     "NIXL memory type VRAM means ordinary memory; the transfer itself is NIXL's, UCX over TCP",
     "weights are random (two layers), attention and sampling are plain PyTorch: content says nothing, nor does speed",
+    "one thread for arithmetic in each server",
     "engine timeouts are 60 s, not 300 s, unless --set waiting_timeout says otherwise",
 )
 _NOTES = (
