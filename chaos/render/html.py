@@ -64,6 +64,7 @@ def report_html(events: Iterable[AnyEvent], verdict: Verdict, extras: ReportExtr
         _timeline_section(timeline),
         sections.findings(verdict),
         sections.story(record),
+        sections.inside(verdict),
         sections.not_examined(verdict),
         about.deployment(record),
         about.repeat(extras.repeat),

@@ -25,6 +25,7 @@ OPEN_STORY = 60  # moments shown without unfolding
 
 _CONTENTS = (
     ("evidence", "Evidence"), ("timeline", "Timeline"), ("findings", "Findings"), ("story", "What happened"),
+    ("inside", "Saved from inside"),
     ("not-examined", "Not examined"), ("deployment", "Deployment"), ("repeat", "Repeat"), ("about", "About"),
 )  # fmt: skip
 
@@ -262,6 +263,29 @@ def story(record: Record) -> Html:
     if not rows:
         body = [h("p", "The journal is empty.", cls="quiet")]
     return section("story", "What happened", *body)
+
+
+def inside(verdict: Verdict) -> Html:
+    """The snapshots of the deployment's inside that lie beside this report."""
+    if not verdict.saved:
+        return section("inside", "Saved from inside", h("p", "Nothing was saved.", cls="quiet"))
+    rows: list[Iterable[Child]] = []
+    for one in verdict.saved:
+        lacks = h("ul", *(h("li", thing) for thing in one.missing), cls="quiet") if one.missing else ""
+        rows.append(
+            [
+                h("td", f"{one.at_s:.1f} s", cls="n"),
+                h("th", h("code", one.folder), scope="row"),
+                h("td", one.reason, h("div", one.detail, cls="quiet") if one.detail else ""),
+                h("td", str(one.files), cls="n"),
+                h("td", words.size(one.size), cls="n"),
+                h("td", h("ul", *(h("li", told) for told in one.shows)) if one.shows else "no stacks"),
+                h("td", lacks),
+            ]
+        )
+    heads = ["at", "folder", "because", "files", "size", "shows", "could not be saved"]
+    lead = "Threads with their stacks, raw metrics, logs around the last fault, sockets, settings; no secrets."
+    return section("inside", "Saved from inside", h("p", lead, cls="quiet"), table(heads, rows))
 
 
 def not_examined(verdict: Verdict) -> Html:

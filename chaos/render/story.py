@@ -77,6 +77,10 @@ class Story:
                     yield "metrics", f"{event.node} {text}", "plain" if event.ok else "warn"
             case ev.ProcessSeen():
                 yield from self._process(event)
+            case ev.ForensicsTaken() if event.reason not in words.ROUTINE_LOOKS:
+                why = f"{event.reason}: {event.detail}" if event.detail else event.reason
+                kept = f"{words.count(len(event.files), 'file')}, {words.size(event.size)}"
+                yield "saved", f"{event.folder} ({kept}) because of {why}", "plain"
             case ev.EvidenceLost():
                 for_s = words.span((event.to_ns - event.from_ns) / 1e9)
                 where = f"{event.probe} {event.node}".strip()

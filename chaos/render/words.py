@@ -27,6 +27,7 @@ _ASCII = {
     "\u201c": '"', "\u201d": '"', "\u00a0": " ",
 }  # fmt: skip
 
+ROUTINE_LOOKS = ("baseline", "end")
 DOT = " \u00b7 "
 CENSUS_PHASES = ("connecting", "waiting", "streaming", "thinking", "done", "none")
 
@@ -210,6 +211,28 @@ def path_words(path: PathVerdict) -> str:
     if not path.canaries:
         parts = ["no canary begun after the last fault"]
     return clean(", ".join([*parts, path.note] if path.note else parts))
+
+
+def size(number: int) -> str:
+    """A size for people: `800 B`, `153 kB`, `1.2 MB`."""
+    if number < 1000:
+        return f"{number} B"
+    return f"{number / 1000:.0f} kB" if number < 1_000_000 else f"{number / 1e6:.1f} MB"
+
+
+def saved_words(verdict: Verdict) -> list[str]:
+    """What lies in the run folder of the deployment's inside; of looks at threads only what they show to be gone.
+
+    A node whose threads are all there is not worth a line, so the first snapshot with the most to tell speaks for it.
+    """
+    told = []
+    for one in verdict.saved:
+        gone = [text for text in one.shows if "gone" in text]
+        if one.reason in ROUTINE_LOOKS and not gone:
+            continue
+        shows = "; ".join(gone or one.shows) or "no stacks"
+        told.append(clean(f"{one.folder}: {count(one.files, 'file')}, {size(one.size)}; {shows}"))
+    return told
 
 
 def aborts_words(wave: WaveVerdict) -> str:

@@ -43,6 +43,8 @@ METRICS = (
     ev.MetricUse(name="tokens", kind="counter", use="progress"),
     ev.MetricUse(name="aborted", kind="counter", use="aborts"),
 )
+THREADS = (ev.ThreadUse(name="control", roles=("prefill",), side="prefill", title="its control thread"),)
+INSIDE = {"prefill-0": ("MainThread", "Thread-6 (control)"), "decode-0": ("MainThread",)}
 FATAL = {
     "signature": "control-thread-died",
     "klass": "fatal",
@@ -103,6 +105,7 @@ class Play:
     lag_ms: float = 2.0
     reference_ok: bool = True
     interval: float = 1.0
+    threads: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Python threads, where they can be read
     deaf: frozenset[str] = frozenset()  # probes that see nothing, of ALL_PROBES and "canary" "self"
     _told: list[tuple[float, ev.AnyEvent]] = field(default_factory=list, repr=False)
     _open: dict[str, tuple[str, float]] = field(default_factory=dict, repr=False)
@@ -139,6 +142,7 @@ class Play:
                 paths=self.paths,
                 gauge_lag_s=3.0,
                 metrics=self.metrics,
+                threads=THREADS if self.threads else (),
             )
         )
         self.phase("baseline")
@@ -281,6 +285,22 @@ class Play:
         """A process is seen dead from now on."""
         self._pids[node] = -abs(self._pids[node])
         return self.tell(ev.ProcessSeen(t_ns=0, node=node, pid=abs(self._pids[node]), alive=False, state=state))
+
+    def look_inside(self, *nodes: str) -> Play:
+        """Somebody reads the names of the threads."""
+        for node in nodes or tuple(self.threads):
+            self.tell(
+                ev.ProcessSeen(
+                    t_ns=0,
+                    node=node,
+                    pid=abs(self._pids[node]),
+                    alive=True,
+                    children=(ev.Child(pid=abs(self._pids[node]) + 1, name="scheduler", alive=True),),
+                    threads=self.threads[node],
+                    threads_by="python",
+                )
+            )
+        return self
 
     def restart(self, node: str) -> Play:
         """A process is another one from now on."""

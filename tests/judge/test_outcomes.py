@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from build import GOOD, HANG, METRICS, REFUSED, Play, Reply, late, plan, play, waved
+from build import GOOD, HANG, INSIDE, METRICS, REFUSED, Play, Reply, late, plan, play, waved
 
 from chaos.judge import judge
 from chaos.model import events as ev
@@ -18,6 +18,11 @@ TWO_PATHS = (
     ev.Path(id="routed", kind="routed"),
     ev.Path(id="prefill-0>decode-0", kind="direct", nodes=("prefill-0", "decode-0")),
 )
+
+
+def replaced_threads(told: Play, node: str, *names: str) -> Play:
+    told.threads = {**told.threads, node: names}
+    return told
 
 
 def wedging(told: Play, seconds: float = 45.0) -> Play:
@@ -213,6 +218,11 @@ def a_thread_died_and_everything_still_passes() -> list[ev.AnyEvent]:
     return waved().fatal().recovered().finish()
 
 
+def a_thread_is_gone_and_no_line_says_so() -> list[ev.AnyEvent]:
+    told = replaced_threads(play(threads=INSIDE).look_inside().load().wave(), "prefill-0", "MainThread")
+    return told.recovered().look_inside().finish()
+
+
 def an_unknown_traceback_ended_a_thread() -> list[ev.AnyEvent]:
     return waved().hit("decode-0", "unknown-traceback", "traceback", ends="thread").recovered().finish()
 
@@ -374,6 +384,7 @@ TABLE: dict[Outcome, tuple[Callable[[], list[ev.AnyEvent]], ...]] = {
     Outcome.LEAKING: (a_queue_keeps_what_it_did_not_hold,),
     Outcome.DAMAGED: (
         a_thread_died_and_everything_still_passes,
+        a_thread_is_gone_and_no_line_says_so,
         an_unknown_traceback_ended_a_thread,
         a_process_died_and_everything_still_passes,
     ),

@@ -55,6 +55,7 @@ SENTINELS = {
     "processes-known": situations.the_processes_were_never_looked_at,
     "leaking": situations.a_queue_keeps_what_it_did_not_hold,
     "damaged": situations.a_thread_died_and_everything_still_passes,
+    "threads-alive": situations.a_thread_is_gone_and_no_line_says_so,
     "record-whole": an_event_is_missing,
     "run-completed": situations.the_run_was_stopped_by_a_person,
     "we-were-fit": situations.nobody_watched_ourselves,
