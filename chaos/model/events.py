@@ -19,6 +19,7 @@ Phase = Literal["baseline", "load", "recovery", "rest", "teardown", "idle", "las
 RequestKind = Literal["load", "canary", "reference"]
 EndedBy = Literal["server", "harness", "fault", "error"]
 Content = Literal["unchecked", "ok", "missing", "corrupted"]
+MetricPurpose = Literal["queue", "progress", "aborts", "served", "info"]
 HitClass = Literal["fatal", "abort", "timeout", "symptom", "crash", "restart", "benign", "traceback"]
 Stage = Literal["planned", "applied", "verified", "reverted", "revert-verified"]
 
@@ -169,7 +170,7 @@ class MetricUse(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str  # canonical, as in `Sample.name` and `Scrape.zero`
     kind: Literal["gauge", "counter"]
-    use: Literal["queue", "progress", "aborts", "info"]
+    use: MetricPurpose
     roles: tuple[Role, ...] = ()
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from chaos.model.events import HitClass, Role
+from chaos.model.events import HitClass, MetricPurpose, Role
 from chaos.model.section import Name, Section, Version1
 from chaos.model.units import Duration, Matching, wrong
 from chaos.model.versions import VERSION_PATTERN, in_range
@@ -58,12 +58,14 @@ class Metric(Section):
     """A wanted metric under its canonical name, e.g. `prefill_bootstrap_queue`.
 
     `use` says what for: `queue` (backlog; its idle floor must come back), `progress` (user work: rises while tokens
-    flow), `aborts` (counts aborts the server saw), `info`. `where` keeps only samples with these label values.
+    flow), `aborts` (counts aborts the server saw), `served` (rises with every request that this server takes on, and
+    with nothing else: health checks do not move it; best where it counts when a request is taken, since one that counts
+    at the end also shows old requests ending), `info`. `where` keeps only samples with these label values.
     """
 
     name: Canonical
     kind: Literal["gauge", "counter"]
-    use: Literal["queue", "progress", "aborts", "info"]
+    use: MetricPurpose
     roles: list[Role] = Field(min_length=1)
     aliases: list[Alias] = Field(min_length=1)
     where: dict[LabelName, str] = {}
