@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from chaos.journal import RunFolder
 
 FORMAT = 1
+INDEX = "index.json"
 MOST_BYTES = 24 << 20
 MOST_FILE_BYTES = 4 << 20
 
@@ -80,7 +81,8 @@ class Snapshot:
         """Write one file, redacted as text."""
         text = data if isinstance(data, str) else data.decode(errors="replace")
         raw = self.redactor.text(text).encode()
-        room = min(MOST_FILE_BYTES, MOST_BYTES - self.size)
+        # The index lists a bounded number of files, and without it nobody knows what is missing.
+        room = MOST_BYTES if name == INDEX else min(MOST_FILE_BYTES, MOST_BYTES - self.size)
         if room <= 0:
             self.lacks(what, f"the snapshot is full ({MOST_BYTES >> 20} MiB)", node=node)
             return
@@ -110,4 +112,4 @@ class Snapshot:
             files=list(self.files),
             missing=list(self.missing),
         )
-        self.save("index.json", "what is here", msgspec.json.format(msgspec.json.encode(index), indent=2))
+        self.save(INDEX, "what is here", msgspec.json.format(msgspec.json.encode(index), indent=2))

@@ -30,7 +30,7 @@ _WORDS = (
     r"(?:auth|access|bearer|hf|hub|api|session|refresh|id|admin)[_-]?token"
 )
 _ASSIGNED = re.compile(
-    rf"""(?P<name>[\w.-]*(?:{_WORDS})[\w-]*)(?P<sign>["']?\s*[:=]\s*["']?|\s+(?=\S))(?P<value>[^\s"',;)}}\]]+)""",
+    rf"""(?P<name>[\w.-]*(?:{_WORDS})[\w-]*)(?P<sign>(?:\\?["'])?\s*[:=]\s*(?:\\?["'])?|\s+(?=\S))(?P<value>[^\s"'\\,;)}}\]]+)""",
     re.IGNORECASE,
 )
 _SUSPECT = re.compile(r"key|token|secret|passw|credential|cookie|bearer|basic|@", re.IGNORECASE)
@@ -124,6 +124,8 @@ def _line(line: str) -> str:
 def _hide(found: re.Match[str]) -> str:
     spaced = not found["sign"].strip()
     if _NO_SECRET.search(found["value"]) or "tokeniz" in found["name"].lower():
+        return found[0]
+    if found["value"].startswith(REDACTED[:-1]):
         return found[0]
     if spaced and not found["name"].startswith("-"):
         return found[0]  # prose: "secret sharing failed"

@@ -50,5 +50,7 @@ def log_slice(path: Path, at: Mark | None) -> str:
             raw = file.read(stop - start)
             if start:
                 raw = raw[raw.find(b"\n") + 1 :]  # whole lines only
+            if stop < now.st_size:
+                raw = raw[: raw.rfind(b"\n") + 1]
             parts.append(f"--- bytes {start} to {stop} of {now.st_size}\n{raw.decode(errors='replace')}")
     return "\n".join(parts)
