@@ -22,7 +22,7 @@ from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Discovery, Probes, discover, make_http
 from chaos.engine.timeline import Timeline
 from chaos.journal import JournalWriter
-from chaos.judge import Facts, passes_for, recovery
+from chaos.judge import Facts, passes_for, recovery, workers_known
 from chaos.model import events as ev
 from chaos.model.errors import HarnessError, PdchaosError, Refused, Unfit
 from chaos.model.outcomes import Cleanup, RunStatus
@@ -221,14 +221,16 @@ class Run:
         return (RunStatus.ABORTED, stopped) if stopped else (RunStatus.COMPLETED, "")
 
     async def _stand_baseline(self) -> None:
-        """Wait until every path serves and idle floors were seen; raises `Unfit` when it never does."""
+        """Wait until all paths serve, all workers took part and idle floors were seen; `Unfit` when a path never does."""
         self._enter("baseline")
         scenario = self._setup.scenario
         in_a_row = {path.id: passes_for(path, self._plan) for path in self._facts.paths()}
         started_ns = self._clock.now_ns()
         at_least_s = scenario.observe.baseline * self._plan.time_scale
-        while not (self._baseline.warm(in_a_row) and self._since(started_ns) >= at_least_s):
+        while not (self._baseline.warm(in_a_row) and self._since(started_ns) >= at_least_s and self._workers_known()):
             if self._since(started_ns) > WARM_S:
+                if self._baseline.warm(in_a_row):
+                    return  # which workers take part stays unknown, and the judge says so
                 cold = ", ".join(f"{in_a_row[path]} on {path}" for path in self._baseline.cold(in_a_row))
                 raise Unfit(
                     f"the target does not serve before anything was broken: canaries in a row never passed ({cold}) "
@@ -236,6 +238,9 @@ class Run:
                     hint="mend the deployment first; the probe log in the journal shows every canary",
                 )
             await self._or_stop(self._clock.sleep(POLL_S))
+
+    def _workers_known(self) -> bool:
+        return workers_known(self._facts, self._clock.now_ns())
 
     async def _play_cycles(self, kit: FaultKit) -> bool:
         """Play the cycles; False when one did not recover (then no further wave is fired)."""
@@ -277,13 +282,17 @@ class Run:
     async def _way_out(self, kit: FaultKit, forensics: Forensics, *, recovered: bool, stopped: str) -> str:
         """Drain, an idle minute without probes, one last canary per path. Returns why it was cut short, if it was."""
         if not (recovered or stopped):
-            forensics.request("not-recovered", ", ".join(recovery(self._facts, self._clock.now_ns()).failing))
+            forensics.request("not-recovered", ", ".join(recovery(self._facts, self._clock.now_ns()).lacking))
         self._enter("teardown", stopped)
         patience_s = LOST_DRAIN_S
         if recovered:
             timeouts = [group.timeout for group in self._setup.scenario.load]
             patience_s = max(timeouts, default=0.0) + DRAIN_MARGIN_S
-        await self._or_leave(kit.fleet.drain(patience_s))
+        hung_up = await self._or_leave(kit.fleet.drain(patience_s))
+        if not stopped and recovered and (hung_up or not recovery(self._facts, self._clock.now_ns()).recovered):
+            # Requests that never ended had to be hung up on, which is a disturbance of our own: show once more, past
+            # the aborts that it made, that every path serves.
+            await self._or_leave(self._watch())
         if not stopped:
             self._enter("idle")
             kit.probes.pause_for_idle()

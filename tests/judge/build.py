@@ -114,6 +114,7 @@ class Play:
     _received: float = 0.0
     _aborted: float = 0.0
     _pids: dict[str, int] = field(default_factory=dict)
+    _states: dict[str, str] = field(default_factory=dict)  # of processes, where they do not sleep
 
     # ------------------------------------------------------------------------------------------ acts
 
@@ -175,6 +176,45 @@ class Play:
         self.aborts(aborts)
         self.phase("recovery")
         return self
+
+    def fault(
+        self,
+        node: str,
+        kind: str = "signal",
+        *,
+        ends: bool = False,
+        stages: tuple[ev.Stage, ...] = ("applied", "verified"),
+        ok: bool = True,
+        reversal: str = "none",
+    ) -> Play:
+        """A fault of a node's process at these stages of its life; the last of them is as `ok` says."""
+        for stage in stages:
+            self.tell(
+                ev.FaultStep(
+                    t_ns=0,
+                    fault="fault",
+                    kind=kind,
+                    stage=stage,
+                    ok=ok or stage != stages[-1],
+                    measured={node: "seen"},
+                    detail="" if ok or stage != stages[-1] else "measured something else",
+                    reversal=reversal,
+                    nodes=(node,),
+                    pids=(abs(self._pids[node]),),
+                    ends=ends,
+                )
+            )
+        return self
+
+    def freeze(self, node: str) -> Play:
+        """STOP, verified."""
+        self._states[node] = "stopped"
+        return self.fault(node, reversal="CONT")
+
+    def thaw(self, node: str) -> Play:
+        """CONT, verified."""
+        del self._states[node]
+        return self.fault(node, reversal="CONT", stages=("reverted", "revert-verified"))
 
     def aborts(self, number: int, *, after: float = 0.5) -> Play:
         """Abort lines on both sides, twice each as two ranks would log them, and the counters."""
@@ -381,7 +421,7 @@ class Play:
                     node=node,
                     pid=abs(pid),
                     alive=pid > 0,
-                    state="sleeping" if pid > 0 else "zombie",
+                    state=self._states.get(node, "sleeping") if pid > 0 else "zombie",
                     children=(child,) if pid > 0 else (),
                 )
             )
@@ -416,3 +456,9 @@ def play(**changes: object) -> Play:
 def waved(**changes: object) -> Play:
     """A play up to its first wave."""
     return play(**changes).load().wave()
+
+
+def faulted(*, kind: str = "signal", lasts_s: float | None = None, cycles: int = 1, **changes: object) -> Play:
+    """A play whose plan has one fault of nodes, up to the load of its first cycle."""
+    planned = ev.PlannedFault(id="fault", kind=kind, how="something to a node", lasts_s=lasts_s)
+    return play(plan=plan(faults=(planned,), cycles=cycles), **changes).load()

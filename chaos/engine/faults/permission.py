@@ -72,7 +72,8 @@ def _nodes(step: str, action: NodeAction, target: Target) -> Sequence[Server]:
         )
     if where.number(len(found)) > len(found):
         raise Refused(
-            f"{step}: {where.told} are wanted, but {target.name} has {len(found)}", hint="a lab: --set decode=2"
+            f"{step}: {where.told} are wanted, but {target.name} has {len(found)}",
+            hint=f"a lab: --set {where.role}={where.number(len(found))}",
         )
     return found
 

@@ -138,18 +138,20 @@ class RestartFault(NodeFault):
         new: tuple[Process, ...] = ()
         health = "nobody was asked: the pack names no liveness endpoint"
         while True:
-            alive = [process.pid for process in old if not is_gone(process)]
+            alive = not is_gone(old[0])
             new = new if new and not is_gone(new[0]) else await asyncio.to_thread(_newer, server, old[0])
             serves, health = await self._serves(node, health) if new and not alive else (False, health)
             if serves:
                 took_s = (self.kit.clock.now_ns() - self._ordered_ns) / 1e9
                 text = f"pid {old[0].pid} gone, pid {new[0].pid} started later, {health} after {took_s:.1f} s"
+                left = sum(not is_gone(process) for process in old[1:])
+                text += f"; {left} of its old children still run" if left else ""
                 return Measured(ok=True, facts={node: text})
             if (self.kit.clock.now_ns() - self._ordered_ns) / 1e9 > self.restart.timeout:
                 break
             await self.kit.clock.sleep(POLL_S)
         if alive:
-            why = f"{node}: the old process {alive[0]} still runs"
+            why = f"{node}: the old process {old[0].pid} still runs"
         elif not new:
             why = f"{node}: no process took the place of {old[0].pid}"
         else:

@@ -17,6 +17,7 @@ from chaos.engine.probes.pairs import ONLY_PAIR, pair_paths
 from chaos.engine.probes.process import ProcessSource
 from chaos.model import events as ev
 from chaos.model.errors import Unfit, UsageError
+from chaos.model.versions import in_range, version_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.ports import Clock
-    from chaos.model.pack import Pack
+    from chaos.model.pack import Pack, Signature
     from chaos.model.target import ServerSpec, Target
 
 NO_MODEL = "default"
@@ -131,7 +132,7 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
     version = said.info.version or ""
     health = HealthSource(node=name, base_url=base_url, endpoints=said.liveness) if said.liveness else None
     metrics = await _metrics(name, role, spec, pack, version, inquiry, notes)
-    logs, readable = _logs(name, role, spec, pack, notes)
+    logs, readable = _logs(name, role, spec, pack, version, notes)
     process = await asyncio.to_thread(_process, name, spec, notes)
     observes = {"liveness": health, "metrics": metrics, "log": readable, "process": process}
     node = ev.Node(
@@ -196,10 +197,10 @@ async def _metrics(
 
 
 def _logs(
-    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, notes: list[str]
+    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, version: str, notes: list[str]
 ) -> tuple[tuple[LogSource, ...], bool]:
     """All logs the target names, and whether every one of them can be read now."""
-    signatures = tuple(signature for signature in pack.signatures if role in signature.roles)
+    signatures = tuple(_as_of(version, signature) for signature in pack.signatures if role in signature.roles)
     sources, readable = [], bool(spec.log)
     for n, log in enumerate(spec.log):
         stream = "log" if len(spec.log) == 1 else f"log-{n}"
@@ -213,6 +214,12 @@ def _logs(
     if not spec.log:
         notes.append(f"{name}: no log (the target names none)")
     return tuple(sources), readable
+
+
+def _as_of(version: str, signature: Signature) -> Signature:
+    """The signature as it holds in a version: where its bug is fixed already, the same line has another cause."""
+    fixed = signature.fixed_in and version_key(version) is not None and in_range(version, since=signature.fixed_in)
+    return signature.model_copy(update={"upstream": "", "fixed_in": ""}) if fixed else signature
 
 
 def _process(name: str, spec: ServerSpec, notes: list[str]) -> ProcessSource | None:
