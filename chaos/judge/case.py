@@ -10,6 +10,7 @@ from chaos.judge.metrics import backlog_shrinks, work_goes_on
 from chaos.judge.paths import PathRun, State, path_run
 from chaos.judge.processes import Dead, dead_processes, down_by_us
 from chaos.judge.windows import windows
+from chaos.judge.workers import Part, WorkerRun, worker_runs
 from chaos.model.outcomes import Answer
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Case:
     given_up: tuple[PathRun, ...]  # paths that we took down ourselves, where others remain to be asked
     dead: tuple[Dead, ...]  # processes that are dead at the end
     down: tuple[Dead, ...]  # of those and of the stopped ones, what is our own doing
+    workers: tuple[WorkerRun, ...]  # cycle by cycle, those that no canary asks by itself
 
     @classmethod
     def of(cls, facts: Facts) -> Case:
@@ -51,7 +53,9 @@ class Case:
         runs, given_up = expected(
             facts, tuple(path_run(facts, path, window, doubt) for window in found for path in facts.paths()), down
         )
-        return cls(facts, found, runs, given_up, dead_processes(facts), down)
+        out = {dead.node for dead in down}
+        workers = tuple(run for window in found for run in worker_runs(facts, window, out))
+        return cls(facts, found, runs, given_up, dead_processes(facts), down, workers)
 
     @property
     def last_window(self) -> Window | None:
@@ -91,6 +95,16 @@ class Case:
         What we killed explains only what cannot go without it: a survivor that no longer serves is wedged.
         """
         return run.state.wedged and not self.crashed(run) and not excuse(self.facts, run, self.down)
+
+    @property
+    def lost_workers(self) -> tuple[WorkerRun, ...]:
+        """Workers that live and take no requests any more, in the latest cycle that has any."""
+        lost = [run for run in self.workers if run.part is Part.LOST and not self.dead_at(run.node)]
+        return tuple(run for run in lost if run.window is lost[-1].window)
+
+    def dead_at(self, node: str) -> tuple[Dead, ...]:
+        """The dead processes of a node."""
+        return tuple(dead for dead in self.dead if dead.node == node)
 
     def down_nodes(self) -> frozenset[str]:
         """Nodes that cannot serve because of us."""

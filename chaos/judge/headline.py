@@ -8,7 +8,8 @@ from chaos.judge.landing import waves
 from chaos.judge.paths import State
 from chaos.judge.threads import threads
 from chaos.judge.units import count, listed, span
-from chaos.judge.wedge import GREEN, culprit, liveness_during, wedge, wedged_runs
+from chaos.judge.wedge import GREEN, culprit, liveness_during, wedge, wedged_runs, wedged_window
+from chaos.judge.workers import Part
 from chaos.model.outcomes import Answer, Outcome
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def reasons(case: Case, outcome: Outcome, findings: Sequence[Finding], found: Se
     return tuple(dict.fromkeys(told))[:MOST_REASONS]
 
 
-_FOLLOWS_FROM_FAILURE = frozenset({"wedged", "recovered-in-time", "paths-serve", "last-canaries", "leaking"})
+_FOLLOWS_FROM_FAILURE = frozenset(
+    {"wedged", "workers-serve", "recovered-in-time", "paths-serve", "last-canaries", "leaking"}
+)
 """Questions that a failing target answers badly or not at all: no doubt about the run."""
 
 
@@ -65,6 +68,8 @@ def _in_doubt(finding: Finding) -> bool:
 
 def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
     runs = wedged_runs(case)
+    if not runs:
+        return _lost_workers(case)
     dark = [run for run in runs if run.state is State.DARK]
     look = wedge(case)
     if not dark:
@@ -78,7 +83,15 @@ def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
         if not total:
             serves = any(run.state is State.SERVES for run in case.runs if run.window is dark[0].window)
             text = f"in part: {text}" + ", other paths still serve" * serves
-    return text + _health(case, liveness_during(case, runs))
+    return text + _health(case, liveness_during(case))
+
+
+def _lost_workers(case: Case) -> str:
+    lost = case.lost_workers
+    names = listed([run.node for run in lost])
+    without = "them" if len(lost) > 1 else "it"
+    text = f"in part: {lost[0].window.after} {names} {lost[0].why}, and every path serves without {without}"
+    return text + _health(case, liveness_during(case))
 
 
 def _health(case: Case, asked: list[Liveness]) -> str:
@@ -95,10 +108,10 @@ def _health(case: Case, asked: list[Liveness]) -> str:
 
 
 def _wedge_reasons(case: Case) -> list[str]:
-    look, runs = wedge(case), wedged_runs(case)
-    if look is None:
+    look, window = wedge(case), wedged_window(case)
+    if look is None or window is None:
         return []
-    watched = span((runs[0].window.horizon_ns - runs[0].window.anchor_ns) / 1e9)
+    watched = span((window.horizon_ns - window.anchor_ns) / 1e9)
     limit = span(case.facts.plan.watch_s)
     told = [
         f"confirmed: watched for {watched}, longer than the engine's own timeouts allow stuck requests ({limit})"
@@ -113,14 +126,16 @@ def _wedge_reasons(case: Case) -> list[str]:
         by_itself = "every pair serves when it is asked by itself"
         shared = f"every pair with {node} fails and no other does"
         told.append(f"it is {node}: {by_itself if case.facts.role(node) == 'router' else shared}")
-    if not liveness_during(case, runs):
+    if not liveness_during(case):
         told.append("no health endpoint was asked, so nobody knows whether it was silent")
     return told
 
 
 def _slow(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
     slow = [run for run in case.runs if run.state in (State.SLOW, State.LATE) and not case.overloaded(run)]
-    return listed([f"{run.path.id} {run.window.after}: {run.why}" for run in slow[:2]]) if slow else "see the reasons"
+    told = [f"{run.path.id} {run.window.after}: {run.why}" for run in slow]
+    told += [f"{run.node} {run.why}" for run in case.workers if run.part is Part.BACK]
+    return listed(told[:2]) if told else "see the reasons"
 
 
 def _overloaded(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:

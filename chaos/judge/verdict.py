@@ -19,6 +19,7 @@ from chaos.judge.questions.serving import SERVING
 from chaos.judge.questions.trust import TRUST
 from chaos.judge.saved import saved, unseen_inside
 from chaos.judge.wedge import wedge
+from chaos.judge.workers import Part
 from chaos.model.outcomes import Answer, Cleanup, Outcome, RunStatus, exit_code
 from chaos.model.verdict import FORMAT, PathVerdict, Verdict
 
@@ -146,6 +147,7 @@ def _not_examined(case: Case) -> tuple[str, ...]:
         if blind:
             told.append(f"{node.id}: {', '.join(blind)} could not be looked at")
     told += unseen_inside(facts)
+    told += [f"{run.node}: {run.why}, so nothing is expected of it" for run in case.workers if run.part is Part.APART]
     if not facts.content:
         told.append("the content of answers: not checked")
     told.append("speed: no control arm was run")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.model.chance import DOUBT, tries_that_tell
 from chaos.model.events import EngineTimeout, Plan, PlannedFault
 from chaos.model.faults import Kill
 from chaos.model.units import bounds
@@ -41,6 +42,8 @@ def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
         watch_s = longest_s + lag_s + proof_s
     else:
         watch_s = observe.at_most * scale
+    # Where only the router can be asked, it takes a row of requests to tell a lost worker from an unlucky one.
+    row_s = _row_that_tells(target, pack) * canary.every
     return Plan(
         scenario=scenario.name,
         about=scenario.about,
@@ -52,7 +55,7 @@ def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
         rest_s=max(scenario.cycles.rest * scale, lag_s),
         idle_s=observe.idle * scale,
         quiet_s=quiet_s,
-        watch_s=max(watch_s, budget_s + proof_s),
+        watch_s=max(watch_s, budget_s + max(proof_s, row_s)),
         recover_within_s=budget_s,
         # A canary slower than the whole budget cannot show recovery within it.
         canary_deadline_s=max(min(canary.deadline, budget_s), MIN_CANARY_DEADLINE_S),
@@ -62,6 +65,17 @@ def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
         time_scale=scale,
         until=scenario.cycles.until or "",
     )
+
+
+def _row_that_tells(target: Target, pack: Pack) -> int:
+    """How many canaries the largest role needs until one that a worker never gets is no chance any more.
+
+    Twice what an equal share needs, since a worker may get less than that; none where every pair is asked by itself.
+    """
+    several = [len(role) for role in (target.prefill, target.decode) if len(role) > 1]
+    if pack.paths == "direct" or not several:
+        return 0
+    return 2 * tries_that_tell(1 / max(several), DOUBT / sum(several))
 
 
 def engine_timeouts(target: Target, pack: Pack) -> tuple[EngineTimeout, ...]:

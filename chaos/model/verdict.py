@@ -101,6 +101,7 @@ class Wedge(Part, frozen=True, kw_only=True):
     confirmed: bool  # watched past the engine's own timeouts
     side: str  # prefill | decode | router | "" (unknown)
     paths: tuple[str, ...]
+    nodes: tuple[str, ...] = ()  # lost workers, where every path still serves without them
 
 
 class Verdict(Part, frozen=True, kw_only=True):

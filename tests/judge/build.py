@@ -42,6 +42,7 @@ METRICS = (
     ev.MetricUse(name="backlog", kind="gauge", use="queue", roles=("prefill", "decode")),
     ev.MetricUse(name="tokens", kind="counter", use="progress"),
     ev.MetricUse(name="aborted", kind="counter", use="aborts"),
+    ev.MetricUse(name="taken", kind="counter", use="served", roles=("prefill", "decode")),
 )
 THREADS = (ev.ThreadUse(name="control", roles=("prefill",), side="prefill", title="its control thread"),)
 INSIDE = {"prefill-0": ("MainThread", "Thread-6 (control)"), "decode-0": ("MainThread",)}
@@ -107,6 +108,10 @@ class Play:
     interval: float = 1.0
     threads: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Python threads, where they can be read
     deaf: frozenset[str] = frozenset()  # probes that see nothing, of ALL_PROBES and "canary" "self"
+    uncounted: frozenset[str] = frozenset()  # nodes whose counter of requests cannot be read
+    forgotten: frozenset[str] = frozenset()  # workers that the router sends nothing to
+    favours: dict[str, int] = field(default_factory=dict)  # turns of a worker in each round of the router; else 1
+    taken: dict[str, float] = field(default_factory=dict)  # requests that each worker has counted
     _told: list[tuple[float, ev.AnyEvent]] = field(default_factory=list, repr=False)
     _open: dict[str, tuple[str, float]] = field(default_factory=dict, repr=False)
     _sent: int = 0
@@ -115,6 +120,7 @@ class Play:
     _aborted: float = 0.0
     _pids: dict[str, int] = field(default_factory=dict)
     _states: dict[str, str] = field(default_factory=dict)  # of processes, where they do not sleep
+    _routed: int = 0
 
     # ------------------------------------------------------------------------------------------ acts
 
@@ -370,6 +376,7 @@ class Play:
 
     def _canary(self, path: str) -> None:
         self._sent += 1
+        self._route()
         req = f"canary-{self._sent:04d}"
         reply = self.turns[self._sent % len(self.turns)] if self.turns else self.replies.get(path, self.reply)
         sent = self.now
@@ -400,6 +407,16 @@ class Play:
             )
             self.tell(ended, end)
 
+    def _route(self) -> None:
+        """The router sends a request to the next worker of each role that it knows."""
+        self._routed += 1
+        for role in ("prefill", "decode"):
+            known = [n for n in self.nodes if n.startswith(role) and n not in self.forgotten]
+            round_ = [n for n in known for _ in range(self.favours.get(n, 1))]
+            if round_:
+                node = round_[self._routed % len(round_)]
+                self.taken[node] = self.taken.get(node, 0.0) + 1
+
     def _observe(self, node: str) -> None:
         if "liveness" in self.observes and "liveness" not in self.deaf and round(self.now) % 3 == 0:
             self.tell(ev.Liveness(t_ns=0, node=node, endpoint="/health", status=self.health, took_ms=100.0))
@@ -408,6 +425,8 @@ class Play:
             if node in self.backlog:
                 samples.append(ev.Sample(name="backlog", labels="rank=0", value=round(self.backlog[node])))
             zero: tuple[str, ...] = ("aborted",)
+            if node not in self.uncounted:
+                samples.append(ev.Sample(name="taken", labels="", value=self.taken.get(node, 0.0)))
             if self._aborted:
                 samples.append(ev.Sample(name="aborted", labels="", value=self._aborted))
                 zero = ()
@@ -458,7 +477,10 @@ def waved(**changes: object) -> Play:
     return play(**changes).load().wave()
 
 
-def faulted(*, kind: str = "signal", lasts_s: float | None = None, cycles: int = 1, **changes: object) -> Play:
+def faulted(
+    *, kind: str = "signal", lasts_s: float | None = None, cycles: int = 1, baseline_s: float = 10.0, **changes: object
+) -> Play:
     """A play whose plan has one fault of nodes, up to the load of its first cycle."""
     planned = ev.PlannedFault(id="fault", kind=kind, how="something to a node", lasts_s=lasts_s)
-    return play(plan=plan(faults=(planned,), cycles=cycles), **changes).load()
+    told = Play(plan=plan(faults=(planned,), cycles=cycles), **changes)  # type: ignore[arg-type]
+    return told.baseline(baseline_s).load()

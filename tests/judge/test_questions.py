@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import test_outcomes as situations
+import test_workers
 from build import GOOD, Reply, late, play, waved
 
 from chaos.judge import QUESTIONS, judge
@@ -47,6 +48,7 @@ SENTINELS = {
     "crashed": situations.a_process_died,
     "wedged": situations.nothing_completes_and_health_is_green,
     "recovered-in-time": situations.it_healed_at_the_engines_timeout,
+    "workers-serve": test_workers.forgotten_for_good,
     "overloaded": late_with_progress_only,
     "paths-serve": only_too_few_passes,
     "last-canaries": no_last_canary,

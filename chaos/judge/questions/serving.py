@@ -9,11 +9,13 @@ from chaos.judge.case import excuse
 from chaos.judge.paths import State
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import listed, ns, span
+from chaos.judge.workers import Part
 from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
     from chaos.judge.case import Case
     from chaos.judge.paths import PathRun
+    from chaos.judge.workers import WorkerRun
     from chaos.model.verdict import Evidence
 
 
@@ -98,6 +100,29 @@ def _crashed(case: Case) -> Answered:
     return no(fact("no path that fails has a process on it that died by itself"))
 
 
+def _workers_serve(case: Case) -> Answered:
+    """A worker that gets no request any more fails none, so only its own counter can tell that it is lost."""
+    if not case.workers:
+        return not_applicable(
+            fact("no worker has peers and a counter of its requests while no canary asks it by itself")
+        )
+    dead = [run for run in case.workers if run.part is Part.LOST and case.dead_at(run.node)]
+    if dead:
+        told = [fact(f"{one.what}; we did not do it", one.seqs) for run in dead for one in case.dead_at(run.node)]
+        return no(*dict.fromkeys(told), *map(_took_part, dead), outcome=Outcome.CRASHED)
+    if case.lost_workers:
+        return no(*map(_took_part, case.lost_workers), outcome=Outcome.WEDGED)
+    back = [run for run in case.workers if run.part is Part.BACK]
+    if back:
+        return no(*map(_took_part, back), outcome=Outcome.SLOW_RECOVERY)
+    open_ = [run for run in case.workers if run.part in (Part.UNREAD, Part.UNDECIDED)]
+    return unknown(*map(_took_part, open_)) if open_ else yes(*map(_took_part, case.workers))
+
+
+def _took_part(run: WorkerRun) -> Evidence:
+    return fact(f"{run.node} {run.window.after}: {run.why}", run.seqs)
+
+
 def _recovered_in_time(case: Case) -> Answered:
     if not case.runs:
         return unknown(fact("nothing was watched"))
@@ -153,6 +178,7 @@ def _fared(run: PathRun) -> Evidence:
 SERVING = (
     Question("crashed", "Did a process on a failing path die by itself?", _crashed, required=False),
     Question("wedged", "Do fresh requests no longer complete past the budget, with no other explanation?", _wedged),
+    Question("workers-serve", "Does every worker that took requests before take them again?", _workers_serve),
     Question("recovered-in-time", "Did every path recover within the budget?", _recovered_in_time),
     Question("overloaded", "Is a late path only busy with users' work?", _overloaded, required=False),
     Question("paths-serve", "Does every path serve from within the budget to the end?", _paths_serve),
