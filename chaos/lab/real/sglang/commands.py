@@ -77,7 +77,7 @@ class Commands:
         self._installer = installer
         self._settings = settings
         self._wheel = installer.version(version).folder
-        self._known = (self._wheel / "sglang" / "srt" / "server_args.py").read_text()
+        self._known = _options_of(self._wheel / "sglang" / "srt")
         self._scratch = scratch
         self._device = device
         self._run_id = run_id
@@ -170,3 +170,9 @@ class Commands:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         scratch = str(self._scratch)  # its control sockets and caches are files
         return {**kept, RUN_ID_VARIABLE: self._run_id, "TMPDIR": scratch, "HOME": scratch}
+
+
+def _options_of(source: Path) -> str:
+    """The sources in which a release defines its options; from about 0.5.20 on they are many files."""
+    files = [source / "server_args.py", *(source / "arg_groups").rglob("*.py")]
+    return "\n".join(file.read_text() for file in files if file.is_file())
