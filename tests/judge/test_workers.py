@@ -208,7 +208,7 @@ def test_no_worker_is_asked_about_while_a_path_fails():
 
 
 def test_the_baseline_is_over_once_every_worker_took_one_or_never_will():
-    told = Play(nodes=TWO_PAIRS, paths=(ROUTED,)).baseline(0.5)
+    told = Play(nodes=TWO_PAIRS, paths=(ROUTED,)).baseline(1)
     assert not workers_known(Facts().feed_all(told.events()), now(told))
     told.go(3)
     assert workers_known(Facts().feed_all(told.events()), now(told))
