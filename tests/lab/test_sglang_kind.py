@@ -110,9 +110,7 @@ def test_versions_share_what_they_can_and_the_last_one_takes_it_along(installer,
     installed(installer, "0.5.14")
     fake.clear()
     installed(installer, "0.5.16")
-    assert ["sglang 0.5.16: downloading and unpacking", "sglang 0.5.16: importing what a lab runs"] == fake[
-        len(first) :
-    ]
+    assert ["sglang 0.5.16: downloading and unpacking", "sglang 0.5.16: importing what a lab runs"] == fake
     assert ["0.5.14", "0.5.16"] == [each.version for each in installer.installed()]
     installer.remove("0.5.14")
     assert ["0.5.16"] == [each.version for each in installer.installed()]
