@@ -11,7 +11,7 @@ help: ## list the targets
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fast,forensics]' --group dev
 	@touch $@
 
 demo: $(STAMP) ## see a wedge happen and be caught, then the same attack survived (about two minutes)

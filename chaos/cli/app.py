@@ -26,7 +26,10 @@ app.add_typer(lab_app, name="lab")
 
 ScenarioArg = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario's name or its YAML file.")]
 TargetOpt = Annotated[
-    str, typer.Option("--target", "-t", metavar="TARGET", help="A target file, or lab:sim, or lab:sim@BUILD.")
+    str,
+    typer.Option(
+        "--target", "-t", metavar="TARGET", help="A target file or a lab: lab:sim@BUILD, lab:sglang@VERSION, ..."
+    ),
 ]
 WithOpt = Annotated[
     list[str],
@@ -148,11 +151,35 @@ def demo(reports: ReportsOpt = Path("reports")) -> None:
 
 
 @lab_app.command("list")
-def lab_list() -> None:
-    """List labs, their builds and options."""
+def lab_list(
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Options, and every stand-in for a part of the engine.")
+    ] = False,
+) -> None:
+    """List labs, their builds and versions, and what is installed."""
     from chaos.cli.labs import show_catalogue  # noqa: PLC0415
 
-    show_catalogue()
+    show_catalogue(verbose=verbose)
+
+
+@lab_app.command("install")
+def lab_install(
+    names: Annotated[list[str], typer.Argument(metavar="NAME@VERSION...", help="For example sglang@0.5.14.")],
+) -> None:
+    """Install versions of a real engine into a cache folder of their own ($PDCHAOS_LABS)."""
+    from chaos.cli.labs import install  # noqa: PLC0415
+
+    install(names)
+
+
+@lab_app.command("remove")
+def lab_remove(
+    names: Annotated[list[str], typer.Argument(metavar="NAME@VERSION...", help="For example sglang@0.5.14.")],
+) -> None:
+    """Remove installed versions; with the last one, what they share."""
+    from chaos.cli.labs import remove  # noqa: PLC0415
+
+    remove(names)
 
 
 @lab_app.command("up")

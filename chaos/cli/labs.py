@@ -10,7 +10,8 @@ from rich.table import Table
 from chaos.cli.boundary import interruptible
 from chaos.cli.targets import note, parse_options
 from chaos.lab import keeper
-from chaos.lab.catalogue import catalogue
+from chaos.lab.catalogue import KINDS, catalogue, find_installer
+from chaos.lab.real.cache import describe_size
 from chaos.model.errors import LabError, UsageError
 
 if TYPE_CHECKING:
@@ -18,19 +19,67 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def show_catalogue() -> None:
-    """Print every lab, its builds and its options."""
+def show_catalogue(*, verbose: bool) -> None:
+    """Print every lab, its builds, what is installed of it; with `verbose` also its options and stand-ins."""
     console = Console(highlight=False)
     for lab in catalogue():
         console.print(f"lab:{lab.name} ({lab.kind}): {lab.about}", markup=False)
-        builds = Table("build", "engine", "about", "upstream", "fixed in", box=None, padding=(0, 2, 0, 0))
+        builds = _table("build", "engine", "about", "upstream", "fixed in")
         for build in lab.builds:
             builds.add_row(build.name, build.version, build.about, build.upstream, build.fixed_in)
-        options = Table("--set option", "default", "about", box=None, padding=(0, 2, 0, 0))
-        for option in lab.options:
-            options.add_row(option.name, option.default, option.about)
         console.print(builds)
-        console.print(options)
+        _show_installed(console, lab.name)
+        if verbose:
+            options = _table("--set option", "default", "about")
+            for option in lab.options:
+                options.add_row(option.name, option.default, option.about)
+            console.print(options)
+            for title, lines in (("stand-ins", lab.standins), ("notes", lab.notes)):
+                for line in lines:
+                    console.print(f"  {title}: {line}", markup=False)
+        console.print()
+    if not verbose:
+        console.print("options and stand-ins: pdchaos lab list --verbose", markup=False)
+
+
+def _show_installed(console: Console, name: str) -> None:
+    installer = KINDS[name].installer
+    if installer is None:
+        return
+    there = installer.installed()
+    if not there:
+        console.print(f"  none is installed: pdchaos lab install {name}@VERSION", markup=False)
+        return
+    versions = ", ".join(f"{each.version} ({describe_size(each.size_bytes)})" for each in there)
+    shared = f"; shared by all: {describe_size(installer.shared_bytes)}" if installer.shared_bytes else ""
+    console.print(f"  installed in {there[0].folder.parent}: {versions}{shared}", markup=False, soft_wrap=True)
+
+
+def _table(*columns: str) -> Table:
+    return Table(*columns, box=None, padding=(0, 2, 0, 0))
+
+
+def install(names: Sequence[str]) -> None:
+    """Install `kind@version` one after the other."""
+    for kind, version in [_versioned(name) for name in names]:
+        with interruptible():
+            find_installer(kind).install(version, note)
+        print(f"installed: lab:{kind}@{version}")  # noqa: T201
+
+
+def remove(names: Sequence[str]) -> None:
+    """Remove `kind@version` one after the other."""
+    for kind, version in [_versioned(name) for name in names]:
+        find_installer(kind).remove(version)
+        print(f"removed: lab:{kind}@{version}")  # noqa: T201
+
+
+def _versioned(name: str) -> tuple[str, str]:
+    kind, _, version = name.removeprefix("lab:").partition("@")
+    find_installer(kind)
+    if not version:
+        raise UsageError(f"{name}: which version?", hint=f"for example {kind}@{KINDS[kind].info().builds[0].name}")
+    return kind, version
 
 
 def bring_up(name: str, options: Sequence[str], *, hours: float) -> None:

@@ -19,7 +19,7 @@ from chaos.agent.build import build_pyz
 from chaos.cli.boundary import complain, interruptible, tell
 from chaos.cli.outputs import as_yaml, conclude
 from chaos.cli.targets import note, open_target
-from chaos.engine.faults.permission import demand
+from chaos.engine.faults.permission import demand, reach
 from chaos.engine.run import Run, RunSetup
 from chaos.engine.safety import Interrupt
 from chaos.engine.secrets import look_up
@@ -81,7 +81,8 @@ def _execute(
     order: Launch, scenario: Scenario, opened: OpenTarget, folder: RunFolder, *, run_id: str, utc: str
 ) -> PdchaosError | None:
     target = opened.start(folder.logs, note)
-    demand(scenario, target)
+    demand(scenario, target, opened.restarter)
+    reach(scenario, target)
     packs = {name: library.load_pack(name) for name in {target.engine, target.router_engine}}
     unmet = unmet_requirements(scenario, target, {name: pack.value for name, pack in packs.items()})
     if unmet:
@@ -110,6 +111,7 @@ def _execute(
                 pyz=build_pyz(folder.logs / "agent.pyz"),
                 interrupt=Interrupt(complain),
                 close_target=opened.close,
+                restarter=opened.restarter,
                 listeners=[view],
             )
         )

@@ -16,7 +16,7 @@ from chaos.render import ReportExtras, junit_xml, report_html, summary_md, verdi
 
 if TYPE_CHECKING:
     from chaos.journal import Journal, RunFolder
-    from chaos.model.scenario import Section
+    from chaos.model.section import Section
     from chaos.model.verdict import Verdict
 
 

@@ -8,14 +8,17 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos import library
-from chaos.cli.targets import outline
+from chaos.cli.targets import open_target, outline
 from chaos.engine.faults.permission import demand
+from chaos.engine.faults.select import matching
 from chaos.model.errors import Refused
+from chaos.model.faults import Kill
 from chaos.model.plan import engine_timeouts, resolve_plan, unmet_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from chaos.engine.ports import Restarter
     from chaos.model.events import Plan
     from chaos.model.pack import Pack
     from chaos.model.scenario import Group, Scenario, Step
@@ -26,10 +29,12 @@ def show_plan(reference: str, target_text: str, *, overrides: Sequence[str], lab
     """Print the resolved plan, and what would stop the run before it began."""
     scenario = library.load_scenario(reference, overrides).value
     target = outline(target_text, lab_options)
+    restarter = open_target(target_text, lab_options).restarter
     packs = {name: library.load_pack(name).value for name in {target.engine, target.router_engine}}
     plan = resolve_plan(scenario, target, packs[target.engine])
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for label, text in _rows(scenario, plan, target, packs):
+    rows = [*_rows(scenario, plan, target, packs), *_obstacles(scenario, target, packs, restarter)]
+    for label, text in rows:
         table.add_row(label, text)
     Console(highlight=False, markup=False).print(table)
 
@@ -41,7 +46,7 @@ def _rows(scenario: Scenario, plan: Plan, target: Target, packs: Mapping[str, Pa
     for group in scenario.load:
         yield "load", _load(group)
     for step in scenario.timeline:
-        yield "wave", _wave(step)
+        yield "wave" if step.kill else "fault", _step(step, plan, target)
     yield "cycles", f"{plan.cycles}, with {plan.rest_s:g} s of rest between them"
     yield "watch", f"{plan.settle_s:g} s to settle, then until every path passes, {plan.watch_s:g} s at most"
     yield (
@@ -55,8 +60,6 @@ def _rows(scenario: Scenario, plan: Plan, target: Target, packs: Mapping[str, Pa
     yield "expect", f"recovery within {plan.recover_within_s:g} s; allowed: {', '.join(plan.allow)}"
     for timeout in engine_timeouts(target, packs[target.engine]):
         yield "timeout", f"{timeout.name} {timeout.seconds:g} s ({timeout.source})"
-    for obstacle in _obstacles(scenario, target, packs):
-        yield "REFUSED", obstacle
 
 
 def _load(group: Group) -> str:
@@ -68,7 +71,7 @@ def _load(group: Group) -> str:
     return f"{group.name}: {group.sessions} sessions {pace}{more}; {work}"
 
 
-def _wave(step: Step) -> str:
+def _step(step: Step, plan: Plan, target: Target) -> str:
     if step.when:
         conditions = " and ".join(f"{name} {bound}" for name, bound in step.when.items())
         trigger = f"when {conditions} (gives up after {step.give_up:g} s)"
@@ -78,12 +81,26 @@ def _wave(step: Step) -> str:
         trigger = f"{step.at:g} s after load began"
     aim = ", ".join(f"{name} {bound}" for name, bound in step.aim.items())
     landed = f"; landed only if {aim}" if aim else ""
-    return f"{step.id}: {step.kill.how} of {step.kill.sessions} {step.kill.group} {trigger}{landed}"
+    fault = next(fault for fault in plan.faults if fault.id == step.id)
+    lasts = "" if fault.lasts_s is None else f", undone after {fault.lasts_s:g} s"
+    return f"{step.id}: {step.action.told}{_of(step, target)} {trigger}{lasts}{landed}"
 
 
-def _obstacles(scenario: Scenario, target: Target, packs: Mapping[str, Pack]) -> Iterable[str]:
-    yield from unmet_requirements(scenario, target, packs)
+def _of(step: Step, target: Target) -> str:
+    """Of which nodes a step takes some; nothing where there is no choice."""
+    if isinstance(step.action, Kill):
+        return ""
+    found = [server.id for server in matching(step.action.where, target.servers)]
+    return f" (of {', '.join(found)})" if len(found) > step.action.where.number(len(found)) else ""
+
+
+def _obstacles(
+    scenario: Scenario, target: Target, packs: Mapping[str, Pack], restarter: Restarter
+) -> Iterable[tuple[str, str]]:
+    """What would stop the run before it began."""
+    for unmet in unmet_requirements(scenario, target, packs):
+        yield "REFUSED", unmet
     try:
-        demand(scenario, target)
+        demand(scenario, target, restarter)
     except Refused as error:
-        yield error.message
+        yield "REFUSED", f"{error.message} ({error.hint})"

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from chaos import library
+from chaos.engine.faults.restarts import CommandRestarter
 from chaos.lab.provider import outline_lab, parse_lab, start_lab
-from chaos.model.errors import UsageError
+from chaos.model.errors import LabError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from chaos.engine.ports import Restarter
     from chaos.lab.provider import LabSpec, RunningLab
     from chaos.model.target import Target
 
@@ -23,6 +25,10 @@ class OpenTarget(Protocol):
     """A target while a run lasts."""
 
     kind: str  # what the journal may say of it: no build, no host
+
+    @property
+    def restarter(self) -> Restarter:
+        """Who can restart its nodes."""
 
     def start(self, folder: Path, progress: Callable[[str], None]) -> Target:
         """Bring it up, if it is ours to bring up, and say where it is."""
@@ -38,6 +44,11 @@ class FileTarget:
 
     def __init__(self, spec: Target) -> None:
         self._spec = spec
+
+    @property
+    def restarter(self) -> Restarter:
+        """The commands in the file."""
+        return CommandRestarter.of(self._spec)
 
     def start(self, folder: Path, progress: Callable[[str], None]) -> Target:  # noqa: ARG002
         """Nothing to bring up."""
@@ -55,6 +66,21 @@ class LabTarget:
         self.kind = spec.title
         self._spec = spec
         self._lab: RunningLab | None = None
+
+    @property
+    def restarter(self) -> Restarter:
+        """The lab itself."""
+        return self
+
+    def can_restart(self, node: str) -> bool:  # noqa: ARG002
+        """A lab can start every node that it started."""
+        return True
+
+    def restart(self, node: str, timeout_s: float) -> None:  # noqa: ARG002 - a lab knows how long its nodes may take
+        """Start a node anew."""
+        if self._lab is None:
+            raise LabError(f"{self.kind} is not up, so {node} cannot be restarted")
+        self._lab.restart(node)
 
     def start(self, folder: Path, progress: Callable[[str], None]) -> Target:
         """Start the lab; its nodes' logs go into `folder`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from chaos.model import events as ev
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
 
 class Baseline:
@@ -30,10 +30,10 @@ class Baseline:
                 self._in_a_row[event.path] = 0
                 self.last_error = f"no answer within {event.deadline_s:g} s"
 
-    def warm(self, paths: Iterable[str], in_a_row: int) -> bool:
-        """True when every path has passed that often in a row."""
-        return all(self._in_a_row[path] >= in_a_row for path in paths)
+    def warm(self, in_a_row: Mapping[str, int]) -> bool:
+        """True when every path has passed as often in a row as it must."""
+        return not self.cold(in_a_row)
 
-    def cold(self, paths: Iterable[str], in_a_row: int) -> list[str]:
+    def cold(self, in_a_row: Mapping[str, int]) -> list[str]:
         """The paths that have not."""
-        return [path for path in paths if self._in_a_row[path] < in_a_row]
+        return [path for path, wanted in in_a_row.items() if self._in_a_row[path] < wanted]

@@ -1,4 +1,4 @@
-"""The seams of the engine: a clock and an event sink that are passed in, so tests use virtual time."""
+"""The seams of the engine, passed in: a clock (tests use virtual time), an event sink, and who can restart a node."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ class Emit(Protocol):
 
     def __call__(self, event: AnyEvent, /) -> None:
         """Emit."""
+
+
+class Restarter(Protocol):
+    """Knows how to replace a node's process: a command in the target file, or a lab that started it."""
+
+    def can_restart(self, node: str) -> bool:
+        """Whether it knows how to restart this node."""
+
+    def restart(self, node: str, timeout_s: float) -> None:
+        """Replace the node's process; blocks until that is done. Raises PdchaosError when it cannot be."""
 
 
 class SystemClock:

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from chaos import __version__
 from chaos.engine.baseline import Baseline
 from chaos.engine.bus import Bus
-from chaos.engine.faults.waves import WaveKit
+from chaos.engine.faults.kit import FaultKit
+from chaos.engine.forensics import Forensics, Subject, Suspicion
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Discovery, Probes, discover, make_http
 from chaos.engine.timeline import Timeline
 from chaos.journal import JournalWriter
-from chaos.judge import Facts, recovery, unread_floors
+from chaos.judge import Facts, passes_for, recovery, unread_floors, workers_known
 from chaos.model import events as ev
 from chaos.model.errors import HarnessError, PdchaosError, Refused, Unfit
 from chaos.model.outcomes import Cleanup, RunStatus
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from pathlib import Path
 
+    import httpx
+
     from chaos.engine.bus import Listener
-    from chaos.engine.ports import Clock
+    from chaos.engine.ports import Clock, Restarter
     from chaos.engine.safety import Interrupt
     from chaos.journal import RunFolder
     from chaos.model.pack import Pack
@@ -66,6 +70,7 @@ class RunSetup:
     pyz: Path
     interrupt: Interrupt
     close_target: Callable[[], str]  # stops a lab that was started for this run; says what would not go
+    restarter: Restarter | None = None
     listeners: list[Listener] = field(default_factory=list)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -98,8 +103,10 @@ class Run:
         self._interrupt = setup.interrupt
         self._facts = Facts()
         self._baseline = Baseline()
+        self._suspicion = Suspicion()
+        self._leftovers: list[str] = []  # what could not be undone
         self._journal = JournalWriter(setup.folder.journal)
-        self._bus = Bus(self._journal, [_Fold(self._facts), self._baseline, *setup.listeners])
+        self._bus = Bus(self._journal, [_Fold(self._facts), self._baseline, self._suspicion, *setup.listeners])
 
     @property
     def dropped_listeners(self) -> list[str]:
@@ -131,7 +138,8 @@ class Run:
             failure = _first(group)
             status, reason = _status_of(failure), failure.message
         finally:
-            leftovers = await asyncio.to_thread(setup.close_target)
+            closing = await asyncio.to_thread(setup.close_target)
+            leftovers = "; ".join([*self._leftovers, *([closing] if closing else [])])
             if self._bus.failure is not None:
                 failure = HarnessError(
                     f"the journal cannot be written any more: {self._bus.failure.strerror}",
@@ -172,57 +180,81 @@ class Run:
                 background = [tasks.create_task(self._bus.keep_synced())]
                 probes = Probes(self._setup, found, http=http, emit=self._bus.emit)
                 await probes.start(tasks)
+                forensics = self._make_forensics(found, probes, http)
+                background.append(forensics.start(tasks))
                 fleet = self._fleet(found, tasks)
-                kit = WaveKit(fleet=fleet, probes=probes, emit=self._bus.emit, clock=self._clock)
+                kit = FaultKit(
+                    fleet=fleet,
+                    probes=probes,
+                    emit=self._bus.emit,
+                    clock=self._clock,
+                    servers=self._setup.target.servers,
+                    health={node.node.id: node.health for node in found.nodes if node.health},
+                    http=http,
+                    restarter=self._setup.restarter,
+                    seed=self._setup.scenario.seed,
+                    time_scale=self._plan.time_scale,
+                    leftovers=self._leftovers,
+                    before_restart=partial(forensics.save, "before-restart"),
+                )
                 try:
-                    return await self._acts(kit)
+                    async with kit.standing:
+                        return await self._acts(kit, forensics)
                 finally:
                     await fleet.hang_up()
+                    await forensics.close()
                     await probes.close()
                     for task in background:
                         task.cancel()
 
-    async def _acts(self, kit: WaveKit) -> tuple[RunStatus, str]:
+    async def _acts(self, kit: FaultKit, forensics: Forensics) -> tuple[RunStatus, str]:
         """Baseline, cycles and the way out; a gentle stop takes the way out, too."""
         recovered, stopped = True, ""
         try:
             try:
+                forensics.look("baseline")
                 await self._stand_baseline()
                 recovered = await self._play_cycles(kit)
             except _Stop as stop:
                 stopped = str(stop)
-            stopped = await self._way_out(kit, recovered=recovered, stopped=stopped)
+            stopped = await self._way_out(kit, forensics, recovered=recovered, stopped=stopped)
         except _Leave as leave:
             return RunStatus.ABORTED, str(leave)
         return (RunStatus.ABORTED, stopped) if stopped else (RunStatus.COMPLETED, "")
 
     async def _stand_baseline(self) -> None:
-        """Wait until every path serves and idle floors were seen; raises `Unfit` when it never does."""
+        """Wait until every path serves, all workers took part and floors were seen; `Unfit` when a path never serves."""
         self._enter("baseline")
         scenario = self._setup.scenario
-        paths = self._facts.examined_paths()
-        in_a_row = scenario.canary.in_a_row
+        in_a_row = {path.id: passes_for(path, self._plan) for path in self._facts.paths()}
         started_ns = self._clock.now_ns()
         at_least_s = scenario.observe.baseline * self._plan.time_scale
-        while not (self._baseline.warm(paths, in_a_row) and self._since(started_ns) >= at_least_s):
+        while not (self._baseline.warm(in_a_row) and self._since(started_ns) >= at_least_s and self._workers_known()):
             if self._since(started_ns) > WARM_S:
-                cold = ", ".join(self._baseline.cold(paths, in_a_row))
+                if self._baseline.warm(in_a_row):
+                    return  # which workers take part stays unknown, and the judge says so
+                cold = ", ".join(f"{in_a_row[path]} on {path}" for path in self._baseline.cold(in_a_row))
                 raise Unfit(
-                    f"the target does not serve before anything was broken: {in_a_row} canaries in a row never passed "
-                    f"on {cold} within {WARM_S:g} s (last: {self._baseline.last_error or 'nothing came back'})",
+                    f"the target does not serve before anything was broken: canaries in a row never passed ({cold}) "
+                    f"within {WARM_S:g} s (last: {self._baseline.last_error or 'nothing came back'})",
                     hint="mend the deployment first; the probe log in the journal shows every canary",
                 )
             await self._or_stop(self._clock.sleep(POLL_S))
 
-    async def _play_cycles(self, kit: WaveKit) -> bool:
+    def _workers_known(self) -> bool:
+        return workers_known(self._facts, self._clock.now_ns())
+
+    async def _play_cycles(self, kit: FaultKit) -> bool:
         """Play the cycles; False when one did not recover (then no further wave is fired)."""
         count = self._plan.cycles
         for cycle in range(1, count + 1):
             self._bus.cycle = cycle
             self._enter("load")
+            kit.probes.hurry(on=False)
             await self._or_stop(kit.fleet.start_groups())
-            all_fired = await self._or_stop(self._play_steps(kit))
+            all_fired = await self._or_stop(self._play_steps(kit, cycle))
             self._enter("recovery")
+            kit.probes.hurry(on=True)
             if not await self._or_stop(self._watch()):
                 return False
             if not all_fired:
@@ -232,12 +264,12 @@ class Run:
                 await self._or_stop(self._clock.sleep(self._plan.rest_s))
         return True
 
-    async def _play_steps(self, kit: WaveKit) -> bool:
+    async def _play_steps(self, kit: FaultKit, cycle: int) -> bool:
         steps = self._setup.scenario.timeline
         if not steps:
             await kit.fleet.finished()
             return True
-        return await Timeline(steps, kit).play()
+        return await Timeline(steps, kit, cycle=cycle).play()
 
     async def _watch(self) -> bool:
         """Watch until every path has recovered by the judge's rule, or the engine's own timeouts have gone by."""
@@ -249,17 +281,25 @@ class Run:
             await self._clock.sleep(POLL_S)
         return True
 
-    async def _way_out(self, kit: WaveKit, *, recovered: bool, stopped: str) -> str:
+    async def _way_out(self, kit: FaultKit, forensics: Forensics, *, recovered: bool, stopped: str) -> str:
         """Drain, an idle minute without probes, one last canary per path. Returns why it was cut short, if it was."""
+        if not (recovered or stopped):
+            forensics.request("not-recovered", ", ".join(recovery(self._facts, self._clock.now_ns()).lacking))
         self._enter("teardown", stopped)
         patience_s = LOST_DRAIN_S
         if recovered:
             timeouts = [group.timeout for group in self._setup.scenario.load]
             patience_s = max(timeouts, default=0.0) + DRAIN_MARGIN_S
-        await self._or_leave(kit.fleet.drain(patience_s))
+        hung_up = await self._or_leave(kit.fleet.drain(patience_s))
+        if not stopped and recovered and (hung_up or not recovery(self._facts, self._clock.now_ns()).recovered):
+            # Requests that never ended had to be hung up on, which is a disturbance of our own: show once more, past
+            # the aborts that it made, that every path serves.
+            await self._or_leave(self._watch())
         if not stopped:
             self._enter("idle")
             kit.probes.pause_for_idle()
+            if recovered:
+                forensics.look("end")
             try:
                 await self._or_stop(self._stay_idle())
             except _Stop as stop:
@@ -267,6 +307,7 @@ class Run:
         self._enter("last-canaries")
         kit.probes.resume()
         await self._or_leave(kit.probes.last(self._plan.canary_deadline_s))
+        await self._or_leave(forensics.settle())
         await self._or_leave(kit.probes.finish())
         return stopped
 
@@ -291,6 +332,29 @@ class Run:
             emit=self._bus.emit,
             clock=self._clock,
             tasks=tasks,
+        )
+
+    def _make_forensics(self, found: Discovery, probes: Probes, http: httpx.AsyncClient) -> Forensics:
+        setup = self._setup
+        return Forensics(
+            [
+                Subject(
+                    node=node.node.id,
+                    metrics_url=node.metrics.url if node.metrics else "",
+                    info_url=node.base_url + node.pack.endpoints.info if node.pack.endpoints.info else "",
+                    logs=tuple((log.stream, log.path) for log in node.logs),
+                )
+                for node in found.nodes
+            ],
+            watched=probes.processes,
+            wanted=[thread.name for thread in found.seen.threads],
+            http=http,
+            headers=found.headers,
+            emit=self._bus.emit,
+            clock=self._clock,
+            folder=setup.folder,
+            suspicion=self._suspicion,
+            secrets=[setup.api_key],
         )
 
     def _enter(self, phase: ev.Phase, reason: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Waits for each step's trigger and fires it.
+"""Waits for each step's trigger and plays its fault: applied, held for as long as it says, undone.
 
 Triggers: `at` (since load began), `when` (census and gauges, once the group has arrived), `after` another step.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from chaos.engine.faults import waves
+from chaos.engine.faults.registry import prepare
 from chaos.engine.load.census import PHASES
-from chaos.model import events as ev
 from chaos.model.units import bounds
 
 if TYPE_CHECKING:
-    from chaos.engine.faults.waves import WaveKit
+    from chaos.engine.faults.kit import FaultKit
+    from chaos.engine.faults.life import Fault
+    from chaos.model import events as ev
     from chaos.model.scenario import Step
 
 POLL_S = 0.05
@@ -24,30 +25,25 @@ POLL_S = 0.05
 class Timeline:
     """The steps of one cycle."""
 
-    def __init__(self, steps: list[Step], kit: WaveKit) -> None:
-        self._steps = steps
+    def __init__(self, steps: list[Step], kit: FaultKit, *, cycle: int = 1) -> None:
         self._kit = kit
+        self._faults = [prepare(step, kit, cycle=cycle) for step in steps]
         self._fired: dict[str, asyncio.Event] = {step.id: asyncio.Event() for step in steps}
 
     async def play(self) -> bool:
-        """Play all steps; True when every one of them was fired (which is not yet landed)."""
+        """Play all steps; True when every one of them was fired (which is not yet landed).
+
+        What a step undoes after a time is undone when this returns; what stands longer is left to `FaultKit.standing`.
+        """
         started_ns = self._kit.clock.now_ns()
-        for step in self._steps:
-            self._kit.emit(
-                ev.FaultStep(
-                    t_ns=self._kit.clock.now_ns(),
-                    fault=step.id,
-                    kind="kill",
-                    stage="planned",
-                    ok=True,
-                    measured={"how": step.kill.how, "group": step.kill.group},
-                )
-            )
+        for fault in self._faults:
+            fault.planned()
         async with asyncio.TaskGroup() as tasks:
-            played = [tasks.create_task(self._play(step, started_ns)) for step in self._steps]
+            played = [tasks.create_task(self._play(fault, started_ns)) for fault in self._faults]
         return all(task.result() for task in played)
 
-    async def _play(self, step: Step, started_ns: int) -> bool:
+    async def _play(self, fault: Fault, started_ns: int) -> bool:
+        step = fault.step
         if step.after is not None:
             await self._fired[step.after].wait()
             started_ns = self._kit.clock.now_ns()
@@ -55,21 +51,29 @@ class Timeline:
             await self._kit.clock.sleep(step.at - (self._kit.clock.now_ns() - started_ns) / 1e9)
         missed = ""
         if step.when:
-            await self._kit.fleet.arrived(step.kill.group)
-            missed = await self._until(step, bounds(step.when))
+            await self._kit.fleet.arrived(fault.group)
+            missed = await self._until(fault, bounds(step.when))
         if missed:
-            waves.gave_up(step, missed, self._kit)
-        else:
-            await waves.fire(step, self._kit)
-            self._kit.probes.mark()
+            fault.gave_up(missed)
+            self._fired[step.id].set()
+            return False
+        await self._kit.standing.enter_async_context(fault)
+        self._kit.probes.mark()
         self._fired[step.id].set()
-        return not missed
+        if fault.lasts_s is not None:
+            try:
+                await fault.hold()
+            finally:
+                await fault.undo()
+            self._kit.probes.mark()
+        return True
 
-    async def _until(self, step: Step, wanted: tuple[ev.Bound, ...]) -> str:
+    async def _until(self, fault: Fault, wanted: tuple[ev.Bound, ...]) -> str:
         """Wait for the step's condition; the empty string once it holds, else what was last seen."""
-        deadline = self._kit.clock.now_ns() + int(step.give_up * 1e9)
+        give_up_s = fault.step.give_up
+        deadline = self._kit.clock.now_ns() + int(give_up_s * 1e9)
         while True:
-            seen = {bound.name: self._value(step, bound.name) for bound in wanted}
+            seen = {bound.name: self._value(fault, bound.name) for bound in wanted}
             if all(got is not None and bound.met_by(got) for bound in wanted for got in (seen[bound.name],)):
                 return ""
             if self._kit.clock.now_ns() >= deadline:
@@ -77,12 +81,12 @@ class Timeline:
                     f"{bound.name} was {_shown(seen[bound.name])}, wanted {bound.op} {bound.value:g}"
                     for bound in wanted
                 )
-                return f"gave up after {step.give_up:g} s: {last}"
+                return f"gave up after {give_up_s:g} s: {last}"
             await self._kit.clock.sleep(POLL_S)
 
-    def _value(self, step: Step, name: str) -> float | None:
+    def _value(self, fault: Fault, name: str) -> float | None:
         if name in PHASES:
-            counted = self._kit.fleet.census(step.kill.group)
+            counted = self._kit.fleet.census(fault.group)
             return None if counted is None else float(counted[name])
         values = [reading.value for reading in self._kit.probes.readings() if reading.name == name]
         return sum(values) if values else None

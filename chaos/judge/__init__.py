@@ -3,6 +3,7 @@
 facts      one pass over the events
 windows    which stretch of time is judged for each cycle
 paths      the rule of recovery: how fresh requests fare on one path (asked by the running engine, too)
+workers    who still takes part, where canaries cannot ask each worker by itself
 questions  every question, each alone
 lattice    findings to one outcome
 verdict    all of it put together
@@ -12,7 +13,20 @@ from __future__ import annotations
 
 from chaos.judge.facts import Facts
 from chaos.judge.metrics import unread_floors
+from chaos.judge.paths import passes_for
 from chaos.judge.recovery import PathRecovery, Recovery, recovery
 from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge
+from chaos.judge.workers import workers_known
 
-__all__ = ["JUDGE_VERSION", "QUESTIONS", "Facts", "PathRecovery", "Recovery", "judge", "recovery", "unread_floors"]
+__all__ = [
+    "JUDGE_VERSION",
+    "QUESTIONS",
+    "Facts",
+    "PathRecovery",
+    "Recovery",
+    "judge",
+    "passes_for",
+    "recovery",
+    "unread_floors",
+    "workers_known",
+]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from chaos.judge.canaries import Doubt
 from chaos.judge.metrics import backlog_shrinks, work_goes_on
 from chaos.judge.paths import PathRun, State, path_run
-from chaos.judge.processes import Dead, dead_processes
+from chaos.judge.processes import Dead, dead_processes, down_by_us
 from chaos.judge.windows import windows
+from chaos.judge.workers import Part, WorkerRun, worker_runs
 from chaos.model.outcomes import Answer
 
 if TYPE_CHECKING:
@@ -38,15 +39,23 @@ class Case:
     facts: Facts
     windows: tuple[Window, ...]
     runs: tuple[PathRun, ...]  # cycle by cycle, paths in the deployment's order
+    given_up: tuple[PathRun, ...]  # paths that we took down ourselves, where others remain to be asked
     dead: tuple[Dead, ...]  # processes that are dead at the end
+    down: tuple[Dead, ...]  # of those and of the stopped ones, what is our own doing
+    workers: tuple[WorkerRun, ...]  # cycle by cycle, those that no canary asks by itself
 
     @classmethod
     def of(cls, facts: Facts) -> Case:
         """Lay out what was gathered."""
         found = windows(facts)
         doubt = Doubt(facts)
-        runs = tuple(path_run(facts, path, window, doubt) for window in found for path in facts.paths())
-        return cls(facts, found, runs, dead_processes(facts))
+        down = down_by_us(facts)
+        runs, given_up = expected(
+            facts, tuple(path_run(facts, path, window, doubt) for window in found for path in facts.paths()), down
+        )
+        out = {dead.node for dead in down}
+        workers = tuple(run for window in found for run in worker_runs(facts, window, out))
+        return cls(facts, found, runs, given_up, dead_processes(facts), down, workers)
 
     @property
     def last_window(self) -> Window | None:
@@ -76,14 +85,48 @@ class Case:
         nodes = set(self.facts.nodes_of(run.path))
         return tuple(dead for dead in self.dead if dead.node in nodes)
 
-    def ours(self, run: PathRun) -> bool:
-        """A path that cannot serve because we killed a process on it that nobody brought back."""
-        return any(dead.ours for dead in self.dead_on(run))
-
     def crashed(self, run: PathRun) -> bool:
         """A path that serves nothing (or loses requests) and has a process on it that died by itself."""
         return run.state.wedged and any(not dead.ours for dead in self.dead_on(run))
 
     def wedged(self, run: PathRun) -> bool:
-        """A path whose fresh requests no longer complete, with no dead process to explain it."""
-        return run.state.wedged and not self.dead_on(run)
+        """A path whose fresh requests no longer complete, and neither a crash nor our own deed leaves it no node.
+
+        What we killed explains only what cannot go without it: a survivor that no longer serves is wedged.
+        """
+        return run.state.wedged and not self.crashed(run) and not excuse(self.facts, run, self.down)
+
+    @property
+    def lost_workers(self) -> tuple[WorkerRun, ...]:
+        """Workers that live and take no requests any more, in the latest cycle that has any."""
+        lost = [run for run in self.workers if run.part is Part.LOST and not self.dead_at(run.node)]
+        return tuple(run for run in lost if run.window is lost[-1].window)
+
+    def dead_at(self, node: str) -> tuple[Dead, ...]:
+        """The dead processes of a node."""
+        return tuple(dead for dead in self.dead if dead.node == node)
+
+    def down_nodes(self) -> frozenset[str]:
+        """Nodes that cannot serve because of us."""
+        return frozenset(dead.node for dead in self.down)
+
+
+def excuse(facts: Facts, run: PathRun, down: tuple[Dead, ...]) -> tuple[Dead, ...]:
+    """Why a path cannot be expected to serve: every node of some role on it is down, and that is our own doing."""
+    ours = {dead.node: dead for dead in down if dead.at_ns < run.window.until_ns}
+    by_role: dict[str, list[str]] = {}
+    for node in facts.nodes_of(run.path):
+        by_role.setdefault(facts.role(node) or node, []).append(node)
+    lost = [nodes for nodes in by_role.values() if all(node in ours for node in nodes)]
+    return tuple(ours[node] for nodes in lost for node in nodes)
+
+
+def expected(
+    facts: Facts, runs: tuple[PathRun, ...], down: tuple[Dead, ...]
+) -> tuple[tuple[PathRun, ...], tuple[PathRun, ...]]:
+    """The runs of paths that are expected to serve, and of those that are not; all are, where none would be left."""
+    lost = [run for run in runs if run.state is not State.SERVES and excuse(facts, run, down)]
+    left = [run for run in runs if run not in lost]
+    told = {run.window.cycle for run in left}
+    given_up = [run for run in lost if run.window.cycle in told]
+    return tuple(run for run in runs if run not in given_up), tuple(given_up)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.judge.deeds import dying_words, sent_by_us
 from chaos.judge.questions.damage import is_fatal
+from chaos.judge.threads import threads
 from chaos.model.verdict import Cause
 
 if TYPE_CHECKING:
@@ -20,10 +22,28 @@ def causes(facts: Facts) -> tuple[Cause, ...]:
     """One cause per signature: fatal ones first, those with an upstream reference before others, then by time."""
     by_signature: dict[str, list[LogHit]] = {}
     for hit in facts.hits:
-        if hit.klass in EXPLAINS:
+        if hit.klass in EXPLAINS and not dying_words(facts, hit):
             by_signature.setdefault(hit.signature, []).append(hit)
     groups = sorted(by_signature.values(), key=lambda hits: _rank(hits[0]))
-    return tuple(_cause(facts, hits) for hits in groups)
+    return (*_unlogged(facts), *(_cause(facts, hits) for hits in groups))
+
+
+def _unlogged(facts: Facts) -> list[Cause]:
+    """Threads that ended without a line that says so (or with one that nobody could read)."""
+    told = {hit.node for hit in facts.hits if is_fatal(hit) and hit.ends == "thread"}
+    return [
+        Cause(
+            signature="thread-gone",
+            title=f"a thread has ended: {gone.title}",
+            side=gone.side or facts.role(gone.node),
+            upstream="",
+            fixed_in="",
+            line=gone.text,
+            seqs=gone.seqs,
+        )
+        for gone in threads(facts).gone
+        if gone.node not in told
+    ]
 
 
 def _rank(hit: LogHit) -> tuple[bool, bool, int, int, int]:
@@ -32,21 +52,23 @@ def _rank(hit: LogHit) -> tuple[bool, bool, int, int, int]:
 
 def _cause(facts: Facts, hits: list[LogHit]) -> Cause:
     first = hits[0]
+    ours = sent_by_us(facts, first)
     return Cause(
         signature=first.signature,
         title=first.title or first.signature,
         side=first.side or facts.role(first.node),
-        upstream=first.upstream,
-        fixed_in=first.fixed_in,
+        upstream="" if ours else first.upstream,
+        fixed_in="" if ours else first.fixed_in,
         line=first.line,
         seqs=tuple(sorted({hit.seq for hit in hits if hit.seq > 0})[:MOST_SEQS]),
     )
 
 
 def side_of(facts: Facts, nodes: frozenset[str]) -> str:
-    """Which side the first fatal line on one of these nodes blames; empty when none does."""
-    for hit in sorted((hit for hit in facts.hits if is_fatal(hit) and hit.node in nodes), key=_rank):
+    """Which side the first fatal line on one of these nodes blames, else a thread that is gone; empty for neither."""
+    fatal = (hit for hit in facts.hits if is_fatal(hit) and hit.node in nodes and not dying_words(facts, hit))
+    for hit in sorted(fatal, key=_rank):
         side = hit.side or facts.role(hit.node)
         if side:
             return side
-    return ""
+    return next((gone.side or facts.role(gone.node) for gone in threads(facts).gone if gone.node in nodes), "")

@@ -90,6 +90,7 @@ class Facts:
         self.hits: list[ev.LogHit] = []
         self.covered: list[ev.LogCovered] = []
         self.processes: dict[str, list[ev.ProcessSeen]] = defaultdict(list)
+        self.forensics: list[ev.ForensicsTaken] = []
         self.lost: list[ev.EvidenceLost] = []
         self.health: dict[str, list[ev.HarnessHealth]] = defaultdict(list)
         self.seqs: set[int] = set()
@@ -144,6 +145,8 @@ class Facts:
                 self.covered.append(event)
             case ev.ProcessSeen():
                 self.processes[event.node].append(event)
+            case ev.ForensicsTaken():
+                self.forensics.append(event)
             case ev.EvidenceLost():
                 self.lost.append(event)
             case ev.HarnessHealth():

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from chaos.judge.landing import waves
 from chaos.judge.paths import State
+from chaos.judge.threads import threads
 from chaos.judge.units import count, listed, span
-from chaos.judge.wedge import GREEN, liveness_during, wedge, wedged_runs
+from chaos.judge.wedge import GREEN, culprit, liveness_during, wedge, wedged_runs, wedged_window
+from chaos.judge.workers import Part
 from chaos.model.outcomes import Answer, Outcome
 
 if TYPE_CHECKING:
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
     from chaos.judge.case import Case
     from chaos.judge.paths import PathRun
     from chaos.model.events import Liveness
-    from chaos.model.verdict import Cause, Finding
+    from chaos.model.verdict import Cause, Finding, WaveVerdict
 
 MOST_REASONS = 12
+MOST_PATHS = 3  # named in a sentence
 
 
 def headline(case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
@@ -43,7 +46,7 @@ def reasons(case: Case, outcome: Outcome, findings: Sequence[Finding], found: Se
         told.append(_cause(found[0]))
     if outcome is Outcome.INCONCLUSIVE:
         told += [e.text for f in findings if f.required and f.answer is Answer.UNKNOWN for e in f.evidence]
-    told += [_wave(wave.wave, wave.cycle, wave.phases, wave.server_aborts) for wave in waves(case) if wave.phases]
+    told += [_wave(wave) for wave in waves(case) if wave.phases]
     for finding in findings:
         if finding.outcome not in (None, outcome, Outcome.INCONCLUSIVE) and finding.evidence:
             told.append(f"also {finding.outcome}: {finding.evidence[0].text}")
@@ -53,7 +56,9 @@ def reasons(case: Case, outcome: Outcome, findings: Sequence[Finding], found: Se
     return tuple(dict.fromkeys(told))[:MOST_REASONS]
 
 
-_FOLLOWS_FROM_FAILURE = frozenset({"wedged", "recovered-in-time", "paths-serve", "last-canaries", "leaking"})
+_FOLLOWS_FROM_FAILURE = frozenset(
+    {"wedged", "workers-serve", "recovered-in-time", "paths-serve", "last-canaries", "leaking"}
+)
 """Questions that a failing target answers badly or not at all: no doubt about the run."""
 
 
@@ -63,6 +68,8 @@ def _in_doubt(finding: Finding) -> bool:
 
 def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
     runs = wedged_runs(case)
+    if not runs:
+        return _lost_workers(case)
     dark = [run for run in runs if run.state is State.DARK]
     look = wedge(case)
     if not dark:
@@ -70,10 +77,21 @@ def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
     else:
         since_ns = min(run.since_ns for run in dark)
         lasted = span((dark[0].window.horizon_ns - since_ns) / 1e9)
-        text = f"{dark[0].window.after} no fresh request has completed on {_paths(dark)} for {lasted}"
-        if look is not None and not look.total:
-            text = f"in part: {text}, other paths still serve"
-    return text + _health(case, liveness_during(case, runs))
+        total = look is not None and look.total
+        where = f"any of {len(dark)} paths" if total and len(dark) > MOST_PATHS else _paths(dark)
+        text = f"{dark[0].window.after} no fresh request has completed on {where} for {lasted}"
+        if not total:
+            serves = any(run.state is State.SERVES for run in case.runs if run.window is dark[0].window)
+            text = f"in part: {text}" + ", other paths still serve" * serves
+    return text + _health(case, liveness_during(case))
+
+
+def _lost_workers(case: Case) -> str:
+    lost = case.lost_workers
+    names = listed([run.node for run in lost])
+    without = "them" if len(lost) > 1 else "it"
+    text = f"in part: {lost[0].window.after} {names} {lost[0].why}, and every path serves without {without}"
+    return text + _health(case, liveness_during(case))
 
 
 def _health(case: Case, asked: list[Liveness]) -> str:
@@ -90,10 +108,10 @@ def _health(case: Case, asked: list[Liveness]) -> str:
 
 
 def _wedge_reasons(case: Case) -> list[str]:
-    look, runs = wedge(case), wedged_runs(case)
-    if look is None:
+    look, window = wedge(case), wedged_window(case)
+    if look is None or window is None:
         return []
-    watched = span((runs[0].window.horizon_ns - runs[0].window.anchor_ns) / 1e9)
+    watched = span((window.horizon_ns - window.anchor_ns) / 1e9)
     limit = span(case.facts.plan.watch_s)
     told = [
         f"confirmed: watched for {watched}, longer than the engine's own timeouts allow stuck requests ({limit})"
@@ -102,14 +120,22 @@ def _wedge_reasons(case: Case) -> list[str]:
     ]
     if look.side:
         told.append(f"the wedged side is {look.side}")
-    if not liveness_during(case, runs):
+    told += [gone.text for gone in threads(case.facts).gone]
+    node = culprit(case)
+    if node:
+        by_itself = "every pair serves when it is asked by itself"
+        shared = f"every pair with {node} fails and no other does"
+        told.append(f"it is {node}: {by_itself if case.facts.role(node) == 'router' else shared}")
+    if not liveness_during(case):
         told.append("no health endpoint was asked, so nobody knows whether it was silent")
     return told
 
 
 def _slow(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
     slow = [run for run in case.runs if run.state in (State.SLOW, State.LATE) and not case.overloaded(run)]
-    return listed([f"{run.path.id} {run.window.after}: {run.why}" for run in slow[:2]]) if slow else "see the reasons"
+    told = [f"{run.path.id} {run.window.after}: {run.why}" for run in slow]
+    told += [f"{run.node} {run.why}" for run in case.workers if run.part is Part.BACK]
+    return listed(told[:2]) if told else "see the reasons"
 
 
 def _overloaded(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
@@ -152,7 +178,10 @@ def _by_evidence(_case: Case, outcome: Outcome, findings: Sequence[Finding]) -> 
 
 
 def _paths(runs: Sequence[PathRun]) -> str:
-    return listed(list(dict.fromkeys(run.path.id for run in runs)))
+    names = list(dict.fromkeys(run.path.id for run in runs))
+    if len(names) > MOST_PATHS + 1:
+        names = [*names[:MOST_PATHS], f"{len(names) - MOST_PATHS} more paths"]
+    return listed(names)
 
 
 def _cause(cause: Cause) -> str:
@@ -163,7 +192,9 @@ def _cause(cause: Cause) -> str:
     return f"likely cause{where}: {cause.title}{upstream}"
 
 
-def _wave(wave: str, cycle: int, phases: dict[str, int], aborts: int | None) -> str:
-    census = ", ".join(f"{number} {phase}" for phase, number in phases.items() if number)
-    told = "unknown" if aborts is None else str(aborts)
-    return f"{wave} of cycle {cycle} hit {census or 'no session'}; server aborts seen: {told}"
+def _wave(wave: WaveVerdict) -> str:
+    census = ", ".join(f"{number} {phase}" for phase, number in wave.phases.items() if number)
+    told = "unknown" if wave.server_aborts is None else str(wave.server_aborts)
+    met = f"while sessions were {census}" if census else "while no session was open"
+    hit = f"hit {listed(wave.nodes)} {met}" if wave.nodes else f"hit {census or 'no session'}"
+    return f"{wave.wave} of cycle {wave.cycle} {hit}; server aborts seen: {told}"

@@ -40,12 +40,14 @@ def missing_cycles(case: Case) -> int:
 def _wave(case: Case, cycle: int, fault: ev.PlannedFault) -> WaveVerdict:
     facts = case.facts
     fired = facts.fired.get((cycle, fault.id))
+    applied = next((s for s in facts.steps if _stage(s, cycle, fault, "applied") and s.ok), None)
+    hit_ns = fired.ordered_ns if fired else applied.t_ns if applied else None
     census = facts.census.get((cycle, fault.id))
-    aborts = server_aborts(case, cycle, fired) if fired else None
+    aborts = None if hit_ns is None else server_aborts(case, cycle, hit_ns)
     answers: list[tuple[Answer, str]] = [_happened(facts, cycle, fault, fired)]
-    if fired:
+    if hit_ns is not None:
         answers += [_met(bound, census, aborts) for bound in fault.aim]
-        answers.append(_delivered(facts, fault, fired))
+        answers.append(_delivered(facts, fault, hit_ns))
     told = {answer for answer, _ in answers}
     landed = Answer.NO if Answer.NO in told else Answer.UNKNOWN if Answer.UNKNOWN in told else Answer.YES
     hit = fired or ev.WaveFired(t_ns=0, wave=fault.id, how=fault.how, ordered_ns=0)
@@ -53,7 +55,9 @@ def _wave(case: Case, cycle: int, fault: ev.PlannedFault) -> WaveVerdict:
     return WaveVerdict(
         wave=fault.id,
         cycle=cycle,
+        kind=fault.kind,
         how=hit.how,
+        nodes=applied.nodes if applied else (),
         phases=dict(sorted(census.phases.items())) if census else {},
         sessions=hit.sessions,
         sockets=hit.sockets,
@@ -75,9 +79,16 @@ def _happened(facts: Facts, cycle: int, fault: ev.PlannedFault, fired: ev.WaveFi
         return Answer.NO, f"not {failed[0].stage}: {failed[0].detail or _measured(failed[0]) or 'no reason given'}"
     if not applied:
         return Answer.NO, "never fired"
-    if not any(step.stage == "verified" and step.measured for step in steps):
+    measured = {step.stage for step in steps if step.measured}
+    if "verified" not in measured:
         return Answer.UNKNOWN, "nothing was measured that shows it took effect"
+    if fault.lasts_s is not None and "revert-verified" not in measured:
+        return Answer.UNKNOWN, "nothing was measured that shows it was undone"
     return Answer.YES, ""
+
+
+def _stage(step: ev.FaultStep, cycle: int, fault: ev.PlannedFault, stage: ev.Stage) -> bool:
+    return (step.cycle, step.fault, step.stage) == (cycle, fault.id, stage)
 
 
 def _measured(step: ev.FaultStep) -> str:
@@ -101,19 +112,19 @@ def _met(bound: ev.Bound, census: ev.WaveCensus | None, aborts: int | None) -> t
     return (Answer.YES if bound.met_by(got) else Answer.NO), f"{wanted}: was {got:g}"
 
 
-def _delivered(facts: Facts, fault: ev.PlannedFault, fired: ev.WaveFired) -> tuple[Answer, str]:
+def _delivered(facts: Facts, fault: ev.PlannedFault, hit_ns: int) -> tuple[Answer, str]:
     """Whether the load that the wave hit was the load that was meant."""
     for who, beats in facts.health.items():
         if who == "harness" or (fault.group and not who.endswith(f":{fault.group}") and who != fault.group):
             continue
-        before = [beat for beat in beats if beat.t_ns <= fired.ordered_ns]
+        before = [beat for beat in beats if beat.t_ns <= hit_ns]
         if before and before[-1].delivered + DELIVERED_SLACK < DELIVERED_SHARE * before[-1].intended:
             text = f"only {before[-1].delivered} of {before[-1].intended} requests that were due had been sent"
             return Answer.UNKNOWN, text
     return Answer.YES, ""
 
 
-def server_aborts(case: Case, cycle: int, fired: ev.WaveFired) -> int | None:
+def server_aborts(case: Case, cycle: int, hit_ns: int) -> int | None:
     """Distinct requests whose abort the servers themselves told of after the wave; None when nothing could tell.
 
     Each side logs an abort once per rank and both sides log the same request, so occurrences are told apart by their
@@ -123,12 +134,12 @@ def server_aborts(case: Case, cycle: int, fired: ev.WaveFired) -> int | None:
     facts = case.facts
     until = next((w.until_ns for w in case.windows if w.cycle == cycle), (facts.last_ns or 0) + 1)
     # In the teardown we may hang up ourselves: what the servers abort then is no work of the wave's.
-    until = min([until, *(e.t_ns for e in facts.phases if e.phase == "teardown" and e.t_ns > fired.ordered_ns)])
+    until = min([until, *(e.t_ns for e in facts.phases if e.phase == "teardown" and e.t_ns > hit_ns)])
     keyed: dict[str, set[str]] = {role: set() for role in SERVING_ROLES}
     unkeyed = dict.fromkeys(SERVING_ROLES, 0)
     for hit in facts.hits:
         role = facts.role(hit.node) or hit.side
-        if hit.klass != "abort" or role not in keyed or not fired.ordered_ns <= hit.t_ns < until:
+        if hit.klass != "abort" or role not in keyed or not hit_ns <= hit.t_ns < until:
             continue
         if hit.key:
             keyed[role].add(hit.key)
@@ -137,11 +148,11 @@ def server_aborts(case: Case, cycle: int, fired: ev.WaveFired) -> int | None:
     logged = max(len(keyed[role]) + unkeyed[role] for role in SERVING_ROLES)
     if logged:
         return logged
-    read = {facts.role(covered.node) for covered in facts.covered if covered.t_ns > fired.ordered_ns}
+    read = {facts.role(covered.node) for covered in facts.covered if covered.t_ns > hit_ns}
     if read & set(SERVING_ROLES):
         return 0
     rises = []
     for role in SERVING_ROLES:
-        rise, _ = abort_rise(facts, [n.id for n in facts.nodes if n.role == role], fired.ordered_ns, until)
+        rise, _ = abort_rise(facts, [n.id for n in facts.nodes if n.role == role], hit_ns, until)
         rises += [] if rise is None else [rise]
     return int(max(rises)) if rises else None

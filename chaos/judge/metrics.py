@@ -101,7 +101,7 @@ def abort_rise(facts: Facts, node_ids: Iterable[str], start_ns: int, end_ns: int
         if not before or not after:
             continue
         for metric in facts.metrics("aborts"):
-            was, now = _total(before[-1], metric.name), _total(after[-1], metric.name)
+            was, now = counted(before[-1], metric.name), counted(after[-1], metric.name)
             if was is None or now is None:
                 continue
             # A counter that fell belongs to a process that was replaced: it counts from zero.
@@ -157,7 +157,8 @@ def _of_use(facts: Facts, use: str, nodes: set[str]) -> list[tuple[Series, Seque
     return [(s, readings) for s, readings in facts.series.items() if s.name in names and s.node in nodes]
 
 
-def _total(scrape: ev.Scrape, name: str) -> float | None:
+def counted(scrape: ev.Scrape, name: str) -> float | None:
+    """The count of a metric over all its series in one reading; None when it is unknown."""
     values = [sample.value for sample in scrape.samples if sample.name == name and not math.isnan(sample.value)]
     return sum(values) if values else 0.0 if name in scrape.zero else None
 

@@ -91,12 +91,12 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
     plan = facts.plan
     begun = [c for c in facts.by_path.get(path.id, ()) if window.anchor_ns <= c.begun_ns < window.until_ns]
     seen = look_all(begun, window.horizon_ns, ns(plan.canary_deadline_s), doubt)
-    reading = _read(seen, window, plan)
+    reading = _read(path, seen, window, plan)
     doubted = False
     if reading.state not in (State.SERVES, State.UNDECIDED) and any(s.doubtful for s in seen if s.fate.bad):
         # Only what our own trouble cannot explain may accuse the target.
         kept = [s for s in seen if not (s.doubtful and s.fate.bad)]
-        without = _read(kept, window, plan)
+        without = _read(path, kept, window, plan)
         if without.state in (State.SERVES, State.UNDECIDED):
             why = f"{reading.why}, but our own machine was in trouble at that time"
             reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
@@ -117,7 +117,7 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
         recovered_ns=reading.recovered_ns,
         last_bad=last_bad,
         steady=in_a_row(seen, settled_ns(facts, window)),
-        needed=passes_needed(seen, plan),
+        needed=passes_needed(path, seen, plan),
         culprits=reading.culprits,
         doubted=doubted,
         confirmed=_confirmed(reading, window, plan),
@@ -151,12 +151,12 @@ def settled_ns(facts: Facts, window: Window) -> int:
     return max([settled, *(at + ns(plan.quiet_s) for at in aborts)])
 
 
-def _read(seen: Sequence[Seen], window: Window, plan: ev.Plan) -> _Reading:
+def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan) -> _Reading:
     budget_ns = window.budget_ns(plan)
     telling = [s for s in seen if s.fate not in (Fate.YOUNG, Fate.VOID)]
     if not telling:
         return _Reading(State.UNDECIDED, "no canary told anything", window.anchor_ns, None, ())
-    lost = _lossy(telling, budget_ns, plan)
+    lost = _lossy(path, telling, budget_ns, plan)
     if lost:
         some = len([s for s in telling if s.begun_ns >= lost[0].begun_ns])
         why = f"{len(lost)} of {some} fresh requests did not complete while others did"
@@ -221,15 +221,15 @@ def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan) -> _Rea
     return _Reading(State.UNDECIDED, why, window.anchor_ns, recovered, dead)
 
 
-def _lossy(telling: Sequence[Seen], budget_ns: int, plan: ev.Plan) -> tuple[Seen, ...]:
+def _lossy(path: ev.Path, telling: Sequence[Seen], budget_ns: int, plan: ev.Plan) -> tuple[Seen, ...]:
     """The failed canaries of a path that completes some fresh requests and not others; empty when it is not so.
 
     Failures that lie in one stretch are an outage that healed (or did not); failures between passes, more than once,
     are what a stuck rank looks like.
     """
-    if in_a_row(telling, 0) >= passes_needed(telling, plan):
+    if in_a_row(telling, 0) >= passes_needed(path, telling, plan):
         return ()
-    recent = max(len(telling) - RECENT_ROWS * plan.canaries_in_a_row, 0)
+    recent = max(len(telling) - RECENT_ROWS * passes_for(path, plan), 0)
     failed = [
         (i, s)
         for i, s in enumerate(telling)
@@ -241,7 +241,12 @@ def _lossy(telling: Sequence[Seen], budget_ns: int, plan: ev.Plan) -> tuple[Seen
     return tuple(s for _, s in failed) if len(_blocks(failed, telling)) >= ENOUGH_DEAD else ()
 
 
-def passes_needed(seen: Sequence[Seen], plan: ev.Plan) -> int:
+def passes_for(path: ev.Path, plan: ev.Plan) -> int:
+    """How many passes in a row a path must show: each rank that its canaries take in turn must have been asked."""
+    return max(plan.canaries_in_a_row, path.ranks)
+
+
+def passes_needed(path: ev.Path, seen: Sequence[Seen], plan: ev.Plan) -> int:
     """How many passes in a row show that a path serves again, by more than luck.
 
     With one of eight ranks stuck, five passes in a row happen half of the time. So the more often passes were mixed
@@ -249,10 +254,10 @@ def passes_needed(seen: Sequence[Seen], plan: ev.Plan) -> int:
     """
     dead = [i for i, s in enumerate(seen) if s.fate.dead]
     if not dead:
-        return plan.canaries_in_a_row
+        return passes_for(path, plan)
     share = len(dead) / (dead[-1] - dead[0] + 1)
     by_luck = 1 if share >= 1 else math.ceil(math.log(LUCK) / math.log(1 - share))
-    return max(plan.canaries_in_a_row, by_luck)
+    return max(passes_for(path, plan), by_luck)
 
 
 def _blocks(picked: Sequence[tuple[int, Seen]], telling: Sequence[Seen]) -> list[int]:

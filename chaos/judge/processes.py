@@ -1,12 +1,14 @@
-"""Which processes are dead at the end or were replaced, and which of that was our own doing."""
+"""Which processes are dead at the end, held by us or replaced, and which of that was our own doing."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from chaos.judge.deeds import HELD, ended_by_us, held_by_us
 from chaos.judge.windows import load_start
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def dead_processes(facts: Facts) -> tuple[Dead, ...]:
     for node, looks in _by_node(facts):
         last = looks[-1]
         before = [look for look in looks if loaded_ns is not None and look.t_ns <= loaded_ns]
-        ours = _by_our_fault(facts, node)
+        ours = ended_by_us(facts, node, _life(looks, last.pid))
         if not _runs(last):
             if any(not _runs(look) for look in before[-1:]):
                 continue  # it was dead before we began
@@ -61,6 +63,24 @@ def dead_processes(facts: Facts) -> tuple[Dead, ...]:
             what = f"child {child.name} (pid {child.pid}) of {node} is dead while its parent {last.pid} lives"
             found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours))
     return tuple(found)
+
+
+def down_by_us(facts: Facts) -> tuple[Dead, ...]:
+    """What cannot serve at the end because of us: a process that we ended and nobody brought back, or one we hold."""
+    ended = [dead for dead in dead_processes(facts) if dead.ours]
+    held = [
+        Dead(
+            node,
+            f"process {last.pid} of {node} is {last.state}",
+            _first_of_final(looks, _rests).t_ns,
+            (last.seq,),
+            True,
+        )
+        for node, looks in _by_node(facts)
+        if held_by_us(facts, node)
+        for last in looks[-1:]
+    ]
+    return (*ended, *held)
 
 
 def replaced_processes(facts: Facts) -> tuple[Replaced, ...]:
@@ -77,8 +97,16 @@ def replaced_processes(facts: Facts) -> tuple[Replaced, ...]:
         moved = started is not None and last.start_time is not None and abs(started - last.start_time) > SAME_START_S
         if pid != last.pid or moved:
             what = f"{node} is another process now (pid {pid} before, {last.pid} at the end)"
-            found.append(Replaced(node, what, (first.seq, last.seq), _by_our_fault(facts, node)))
+            lives = [pid, *(look.pid for look in looks)]
+            changes = [before for before, after in pairwise(lives) if before != after] or [pid]
+            ours = all(ended_by_us(facts, node, _life(looks, before)) for before in changes)
+            found.append(Replaced(node, what, (first.seq, last.seq), ours))
     return tuple(found)
+
+
+def _life(looks: list[ev.ProcessSeen], pid: int) -> set[int]:
+    """A main process and every child it was seen with."""
+    return {pid} | {child.pid for look in looks if look.pid == pid for child in look.children}
 
 
 def _by_node(facts: Facts) -> list[tuple[str, list[ev.ProcessSeen]]]:
@@ -87,17 +115,16 @@ def _by_node(facts: Facts) -> list[tuple[str, list[ev.ProcessSeen]]]:
     return [(node, facts.processes[node]) for node in order if facts.processes.get(node)]
 
 
-def _by_our_fault(facts: Facts, node: str) -> bool:
-    """Whether a fault of ours acted on this node's processes. Client kills act on our own clients only."""
-    return any(node in step.nodes and step.stage == "applied" and step.ok for step in facts.steps)
-
-
 def _runs(look: ev.ProcessSeen) -> bool:
     return look.alive and look.state not in GONE
 
 
 def _gone(look: ev.ProcessSeen) -> bool:
     return not _runs(look)
+
+
+def _rests(look: ev.ProcessSeen) -> bool:
+    return look.state in HELD
 
 
 def _lacks(pid: int, look: ev.ProcessSeen) -> bool:

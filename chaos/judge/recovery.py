@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.judge.canaries import Doubt
+from chaos.judge.case import expected
 from chaos.judge.paths import PathRun, path_run
+from chaos.judge.processes import down_by_us
 from chaos.judge.windows import baseline_window, windows
+from chaos.judge.workers import Part, worker_runs
 
 if TYPE_CHECKING:
     from chaos.judge.facts import Facts
@@ -31,23 +34,35 @@ class Recovery:
 
     recovered: bool  # every path passes again, often and long enough in a row; False when there is no path to ask
     paths: tuple[PathRecovery, ...]
+    missing: tuple[str, ...] = ()  # once all paths pass: workers that do not take fresh requests, as far as is known
 
     @property
     def failing(self) -> tuple[str, ...]:
         """The paths whose last canary that told anything did not pass."""
         return tuple(path.path for path in self.paths if path.failing_since_ns is not None)
 
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What has not recovered, for people: failing paths, then missing workers."""
+        return (*self.failing, *self.missing)
+
 
 def recovery(facts: Facts, now_ns: int) -> Recovery:
-    """Whether every examined path has recovered from the last cycle's faults, as of `now_ns`.
+    """Whether every examined path, and every worker, that we left able to serve has recovered, as of `now_ns`.
 
     Before any load this asks the same of the baseline: enough passes in a row.
     """
     found = windows(facts, now_ns)
     window = found[-1] if found else baseline_window(facts, now_ns)
     doubt = Doubt(facts)
-    paths = tuple(_of(path_run(facts, path, window, doubt)) for path in facts.paths())
-    return Recovery(recovered=bool(paths) and all(path.recovered for path in paths), paths=paths)
+    runs = tuple(path_run(facts, path, window, doubt) for path in facts.paths())
+    down = down_by_us(facts)
+    paths = tuple(_of(run) for run in expected(facts, runs, down)[0])
+    if not paths or not all(path.recovered for path in paths):
+        return Recovery(recovered=False, paths=paths)
+    workers = worker_runs(facts, window, {dead.node for dead in down}) if found else ()
+    missing = tuple(run.node for run in workers if run.part in (Part.LOST, Part.UNDECIDED))
+    return Recovery(recovered=not missing, paths=paths, missing=missing)
 
 
 def _of(run: PathRun) -> PathRecovery:

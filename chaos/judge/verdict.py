@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.judge.canaries import Fate
-from chaos.judge.case import Case
+from chaos.judge.case import Case, excuse
 from chaos.judge.causes import causes
 from chaos.judge.facts import Facts
 from chaos.judge.headline import headline, reasons
@@ -18,7 +18,9 @@ from chaos.judge.questions.damage import DAMAGE
 from chaos.judge.questions.serving import SERVING
 from chaos.judge.questions.trust import TRUST
 from chaos.judge.questions.users import USERS
+from chaos.judge.saved import saved, unseen_inside
 from chaos.judge.wedge import wedge
+from chaos.judge.workers import Part
 from chaos.model.outcomes import Answer, Cleanup, Outcome, RunStatus, exit_code
 from chaos.model.verdict import FORMAT, PathVerdict, Verdict
 
@@ -62,11 +64,12 @@ def judge(events: Iterable[AnyEvent], *, questions: Sequence[Question] = QUESTIO
         headline=headline(case, outcome, findings),
         reasons=reasons(case, outcome, findings, found),
         findings=findings,
-        paths=tuple(_path(run) for run in case.last_runs),
+        paths=(*(_path(run) for run in case.last_runs), *_given_up(case)),
         waves=waves(case),
         wedge=wedge(case),
         causes=found,
-        not_examined=_not_examined(facts),
+        not_examined=_not_examined(case),
+        saved=saved(facts),
         allow=facts.plan.allow,
         duration_s=((facts.last_ns or 0) - (facts.first_ns or 0)) / 1e9,
     )
@@ -113,8 +116,25 @@ def _path(run: PathRun) -> PathVerdict:
     )
 
 
-def _not_examined(facts: Facts) -> tuple[str, ...]:
-    told: list[str] = []
+def _given_up(case: Case) -> list[PathVerdict]:
+    """Paths that are not expected to serve: what was seen of them is shown, and nothing is concluded from it."""
+    return [
+        msgspec.structs.replace(_path(run), serves=Answer.NOT_APPLICABLE, note=_why_given_up(case, run))
+        for run in case.given_up
+        if run.window is case.last_window
+    ]
+
+
+def _why_given_up(case: Case, run: PathRun) -> str:
+    causes = excuse(case.facts, run, case.down)
+    return f"not expected to serve: {causes[0].what}, which is our doing"
+
+
+def _not_examined(case: Case) -> tuple[str, ...]:
+    facts = case.facts
+    told = [
+        f"path {run.path.id}: {_why_given_up(case, run)}" for run in case.given_up if run.window is case.last_window
+    ]
     if facts.deployment is None:
         return ("the deployment was not recorded",)
     for path in facts.deployment.paths:
@@ -127,6 +147,8 @@ def _not_examined(facts: Facts) -> tuple[str, ...]:
         blind = [what for probe, what in OBSERVABLE.items() if probe not in node.observes]
         if blind:
             told.append(f"{node.id}: {', '.join(blind)} could not be looked at")
+    told += unseen_inside(facts)
+    told += [f"{run.node}: {run.why}, so nothing is expected of it" for run in case.workers if run.part is Part.APART]
     if not facts.content:
         told.append("the content of answers: not checked")
     told.append("speed: no control arm was run")

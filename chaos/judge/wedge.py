@@ -11,6 +11,7 @@ from chaos.model.verdict import Wedge
 if TYPE_CHECKING:
     from chaos.judge.case import Case
     from chaos.judge.paths import PathRun
+    from chaos.judge.windows import Window
     from chaos.model.events import Liveness
 
 GREEN = 200
@@ -26,25 +27,68 @@ def wedge(case: Case) -> Wedge | None:
     """What the wedge looks like; None when there is none."""
     runs = wedged_runs(case)
     if not runs:
-        return None
+        return _of_workers(case)
     window = runs[0].window
     all_runs = [run for run in case.runs if run.window is window]
-    asked = liveness_during(case, runs)
+    asked = liveness_during(case)
     nodes = frozenset(node for run in runs for node in case.facts.nodes_of(run.path))
     return Wedge(
         total=len(runs) == len(all_runs) and all(run.state is State.DARK for run in runs),
         silent=bool(asked) and all(seen.status == GREEN for seen in asked),
         confirmed=any(run.confirmed for run in runs),
-        side=side_of(case.facts, nodes) or _red_side(case, asked, nodes),
+        side=side_of(case.facts, nodes) or case.facts.role(culprit(case)) or _red_side(case, asked, nodes),
         paths=tuple(run.path.id for run in runs),
     )
 
 
-def liveness_during(case: Case, runs: tuple[PathRun, ...]) -> list[Liveness]:
-    """What health endpoints said past the budget; since the wave, where they were not asked later."""
-    window = runs[0].window
+def _of_workers(case: Case) -> Wedge | None:
+    """Every path serves, and yet some workers are lost."""
+    lost = case.lost_workers
+    if not lost:
+        return None
+    asked = liveness_during(case)
+    sides = {run.role for run in lost}
+    return Wedge(
+        total=False,
+        silent=bool(asked) and all(seen.status == GREEN for seen in asked),
+        confirmed=any(run.confirmed for run in lost),
+        side=sides.pop() if len(sides) == 1 else "",
+        paths=(),
+        nodes=tuple(run.node for run in lost),
+    )
+
+
+def wedged_window(case: Case) -> Window | None:
+    """The window of the wedge; None when there is none."""
+    windows = [*(run.window for run in wedged_runs(case)), *(run.window for run in case.lost_workers)]
+    return windows[0] if windows else None
+
+
+def culprit(case: Case) -> str:
+    """The one node that all failing pairs share and no serving pair has; the router, where every pair serves."""
+    runs = wedged_runs(case)
+    pairs = [run for run in case.runs if runs and run.window is runs[0].window and run.path.kind == "direct"]
+    failing = [run for run in pairs if run in runs]
+    serving = {node for run in pairs if run.state is State.SERVES for node in run.path.nodes}
+    if not serving:
+        return ""
+    if not failing:
+        whole = len(pairs) == sum(run.state is State.SERVES for run in pairs)
+        return next((node.id for node in case.facts.nodes if whole and node.role == "router"), "")
+    shared = set.intersection(*(set(run.path.nodes) for run in failing)) - serving
+    return shared.pop() if len(shared) == 1 else ""
+
+
+def liveness_during(case: Case) -> list[Liveness]:
+    """What health endpoints said of a wedge past the budget; since the wave, where they were not asked later."""
+    window = wedged_window(case)
+    if window is None:
+        return []
+    ours = case.down_nodes()  # a process that we ended answers nobody, and that is no news of the target
     for start_ns in (window.budget_ns(case.facts.plan), window.anchor_ns):
-        asked = [seen for seen in case.facts.liveness if start_ns <= seen.t_ns <= window.horizon_ns]
+        asked = [
+            seen for seen in case.facts.liveness if start_ns <= seen.t_ns <= window.horizon_ns and seen.node not in ours
+        ]
         if asked:
             return asked
     return []

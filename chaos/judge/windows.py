@@ -40,7 +40,7 @@ def windows(facts: Facts, now_ns: int | None = None) -> tuple[Window, ...]:
     for at, cycle in enumerate(cycles):
         after = cycles[at + 1] if at + 1 < len(cycles) else None
         until = horizon + 1 if after is None else min(_begin(facts, loads, after), horizon + 1)
-        hit = _last_effect(facts, cycle)
+        hit = _last_effect(facts, cycle, horizon)
         anchor = hit if hit is not None else _begin(facts, loads, cycle)
         found.append(
             Window(cycle, anchor, until, min(until, horizon), _after(facts, cycle, hit), disrupted=hit is not None)
@@ -74,9 +74,15 @@ def _begin(facts: Facts, loads: dict[int, int], cycle: int) -> int:
     return min(fired.ordered_ns for (of, _), fired in facts.fired.items() if of == cycle)
 
 
-def _last_effect(facts: Facts, cycle: int) -> int | None:
-    """When the last disruptive fault of the cycle last touched something; a reversible one counts until reverted."""
+def _last_effect(facts: Facts, cycle: int, horizon: int) -> int | None:
+    """When the last disruptive fault of the cycle last touched something.
+
+    One that we undo after a time counts until it was undone, and up to the horizon while it stands: nothing can be
+    expected of a deployment that we still hold. One that we leave as it is counts from when it took effect; that we
+    clean it up at the end of the run is no event of the deployment's life.
+    """
     harmless = {fault.id for fault in facts.plan.faults if not fault.disruptive}
+    timed = {fault.id for fault in facts.plan.faults if fault.lasts_s is not None}
     moments = [
         fired.last_ns
         if fired.last_ns is not None
@@ -86,24 +92,22 @@ def _last_effect(facts: Facts, cycle: int) -> int | None:
         for (of, wave), fired in facts.fired.items()
         if of == cycle and wave not in harmless
     ]
-    moments += [
-        step.t_ns
-        for step in facts.steps
-        if step.cycle == cycle and step.fault not in harmless and step.ok and _touches(step)
-    ]
+    ours = [step for step in facts.steps if step.cycle == cycle and step.fault not in harmless and step.ok]
+    # Without a wave.fired of its own (a fault of nodes) the moment it was applied is its effect, and where that takes
+    # a while (a restart), the moment at which it was measured to be over.
+    moments += [step.t_ns for step in ours if step.kind != "kill" and step.stage in ("applied", "verified")]
+    undone = {step.fault: step.t_ns for step in ours if step.stage == "reverted"}
+    standing = {step.fault for step in ours if step.stage == "applied"} & timed
+    moments += [undone.get(fault, horizon) for fault in standing]
     return max(moments, default=None)
-
-
-def _touches(step: ev.FaultStep) -> bool:
-    if step.stage == "reverted":
-        return True
-    # Without a wave.fired of its own (a process or network fault) the moment it was applied is its effect.
-    return step.stage == "applied" and step.kind != "kill"
 
 
 def _after(facts: Facts, cycle: int, hit: int | None) -> str:
     if hit is None:
         return "since load began" if facts.plan.cycles <= 1 else f"since the load of cycle {cycle} began"
     if len(facts.plan.faults) <= 1:
-        return f"after wave {cycle}"
+        if all(fault.kind == "kill" for fault in facts.plan.faults):
+            return f"after wave {cycle}"
+        name = facts.plan.faults[0].id
+        return f"after {name}" if facts.plan.cycles <= 1 else f"after {name} of cycle {cycle}"
     return f"after the faults of cycle {cycle}"

@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING
 import psutil
 import yaml
 
-from chaos.lab.provider import LabSpec, log_tail, parse_lab, start_lab
+from chaos.lab.provider import log_tail, parse_lab, start_lab
 from chaos.model.errors import LabError, PdchaosError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from chaos.lab.kinds import LabSpec
     from chaos.model.target import Target
 
 DEFAULT_TTL_S = 3600.0
 STATE_FILE, TARGET_FILE, LOG_FILE = "state.json", "target.yaml", "keeper.log"
-_START_TIMEOUT_S = 90.0
+_START_SLACK_S = 30.0
 _STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.05
 _START_TIME_SLACK_S = 1.0  # psutil's start times of one process may differ by a clock tick
@@ -103,7 +104,7 @@ def up(
         )
     try:
         progress(f"{spec.title}: keeper started, pid {keeper.pid}")
-        _await_state(keeper, folder)
+        _await_state(keeper, folder, spec.patience_s + _START_SLACK_S)
     except BaseException:
         keeper.kill()  # also on ctrl-C: a half-started lab is of no use, and dies with its keeper
         keeper.wait()
@@ -112,14 +113,14 @@ def up(
     return status(folder)
 
 
-def _await_state(keeper: subprocess.Popen[bytes], folder: Path) -> None:
+def _await_state(keeper: subprocess.Popen[bytes], folder: Path, timeout_s: float) -> None:
     log = folder / LOG_FILE
-    deadline = time.monotonic() + _START_TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     while not (folder / STATE_FILE).exists():
         if keeper.poll() is not None:
             raise LabError(log_tail(log), hint=f"whole log: {log}")
         if time.monotonic() > deadline:
-            raise LabError(f"the lab did not come up within {_START_TIMEOUT_S:g} s", hint=f"log: {log}")
+            raise LabError(f"the lab did not come up within {timeout_s:g} s", hint=f"log: {log}")
         time.sleep(_POLL_S)
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from chaos.model.scenario import CENSUS_PHASES, SERVER_ABORTS
-from chaos.model.tree import child, did_you_mean, key_mark, members, number_of, text_of
-from chaos.model.units import parse_duration
+from chaos.model.timeline import check_timeline
+from chaos.model.tree import child, did_you_mean, key_mark, members, number_of, positive, seconds_of, text_of
 from chaos.model.yamlpos import Mapping, Scalar, Sequence
 from chaos.model.yamltext import quoted
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 MIN_CANARY_INTERVAL_S = 0.1
 """Canaries are side traffic; more than ten a second per path would be load."""
 
-TRIGGERS = ("at", "when", "after")
-
 
 def check_scenario(root: Mapping, known: Known | None) -> Iterator[Problem]:
     """Everything that no single field of a scenario can know."""
@@ -35,11 +32,7 @@ def check_scenario(root: Mapping, known: Known | None) -> Iterator[Problem]:
     yield from _unique(steps, "id", "step")
     for group in groups:
         yield from _check_load(group, has_timeline=bool(steps))
-    names = {name for group in groups if (name := text_of(group, "name"))}
-    earlier: list[str] = []
-    for step in steps:
-        yield from _check_step(step, names, earlier, known)
-        earlier += [name for name in (text_of(step, "id"),) if name]
+    yield from check_timeline(steps, {name for group in groups if (name := text_of(group, "name"))}, known)
     yield from _check_times(root)
     if known is not None:
         yield from _each_in(child(child(root, "requires"), "packs"), "pack", known.timeouts)
@@ -59,7 +52,7 @@ def _unique(nodes: list[Mapping], key: str, what: str) -> Iterator[Problem]:
 
 
 def _check_load(group: Mapping, *, has_timeline: bool) -> Iterator[Problem]:
-    yield from _positive(group, "timeout")
+    yield from positive(group, "timeout")
     yield from _check_saturate(group)
     arrival = child(group, "arrival")
     if not isinstance(arrival, Mapping):
@@ -84,7 +77,7 @@ def _check_saturate(group: Mapping) -> Iterator[Problem]:
 
 def _check_open_loop(group: Mapping, arrival: Mapping, *, has_timeline: bool) -> Iterator[Problem]:
     # A default that is written out contradicts nothing: run folders hold scenarios with all their values.
-    if _seconds(arrival, "ramp"):
+    if seconds_of(arrival, "ramp"):
         yield key_mark(arrival, "ramp").problem("`ramp` and `rate` exclude each other", "a rate needs no ramp")
     for key, why in (
         ("sessions", "how many there are follows from the rate"),
@@ -95,84 +88,22 @@ def _check_open_loop(group: Mapping, arrival: Mapping, *, has_timeline: bool) ->
             yield key_mark(group, key).problem(f"`{key}` and `arrival.rate` exclude each other", why)
     if not has_timeline and "for" not in arrival.values:
         yield key_mark(arrival, "rate").problem("without a timeline this load never ends", "add for: 60s")
-    yield from _positive(arrival, "for")
-
-
-def _check_step(step: Mapping, groups: set[str], earlier: list[str], known: Known | None) -> Iterator[Problem]:
-    given = [key for key in TRIGGERS if key in step.values]
-    if not given:
-        yield step.mark.problem("the step has no trigger", "give it one of at, when, after")
-    for extra in given[1:]:
-        yield key_mark(step, extra).problem(f"`{given[0]}` and `{extra}` exclude each other", "one trigger per step")
-    kill = child(step, "kill")
-    group = text_of(kill, "group")
-    if isinstance(kill, Mapping) and group is not None and group not in groups:
-        yield kill.values["group"].mark.problem(f"there is no group {quoted(group)}", did_you_mean(group, groups))
-    if (
-        isinstance(kill, Mapping)
-        and text_of(kill, "how") in (None, "sigkill")
-        and number_of(kill, "sessions") is not None
-    ):
-        mark = kill.values["sessions"].mark
-        yield mark.problem("sigkill ends whole client processes", "to hit chosen sessions use how: rst")
-    after = text_of(step, "after")
-    if after is not None and after not in earlier:
-        hint = did_you_mean(after, earlier) if earlier else "it must come earlier in the timeline"
-        yield step.values["after"].mark.problem(f"there is no earlier step {quoted(after)}", hint)
-    names = set(CENSUS_PHASES) | set(known.gauges if known else ())
-    when, aim = child(step, "when"), child(step, "aim")
-    if isinstance(when, Mapping) and SERVER_ABORTS in when.values:
-        hint = "it belongs into `aim`: it is known only after the wave"
-        yield when.keys[SERVER_ABORTS].problem(f"`{SERVER_ABORTS}` cannot be waited for", hint)
-    if known is not None:
-        yield from _conditions(when, names, skip=SERVER_ABORTS)
-        yield from _conditions(aim, names | {SERVER_ABORTS})
-
-
-def _check_kill(kill: Mapping, groups: set[str]) -> Iterator[Problem]:
-    group = text_of(kill, "group")
-    if group is not None and group not in groups:
-        yield kill.values["group"].mark.problem(f"there is no group {quoted(group)}", did_you_mean(group, groups))
-    sigkill = "how" not in kill.values or text_of(kill, "how") == "sigkill"
-    if sigkill and number_of(kill, "sessions") is not None:
-        mark = kill.values["sessions"].mark
-        yield mark.problem("sigkill ends whole client processes", "to hit chosen sessions use how: rst")
-
-
-def _conditions(node: Node | None, names: Collection[str], skip: str = "") -> Iterator[Problem]:
-    if isinstance(node, Mapping):
-        for key, mark in node.keys.items():
-            if key not in names and key != skip:
-                message = f"`{key}` is neither a census phase nor a gauge that the packs know"
-                yield mark.problem(message, did_you_mean(key, names))
+    yield from positive(arrival, "for")
 
 
 def _check_times(root: Mapping) -> Iterator[Problem]:
     canary, expect = child(root, "canary"), child(root, "expect")
-    yield from _positive(canary, "deadline")
-    yield from _positive(expect, "recover_within")
-    every = _seconds(canary, "every")
+    yield from positive(canary, "deadline")
+    yield from positive(expect, "recover_within")
+    every = seconds_of(canary, "every")
     if isinstance(canary, Mapping) and every is not None and every < MIN_CANARY_INTERVAL_S:
         yield canary.values["every"].mark.problem(f"canaries every {every:g} s would be load", "100ms is the least")
     observe = child(root, "observe")
-    at_most, within = _seconds(observe, "at_most"), _seconds(expect, "recover_within")
+    at_most, within = seconds_of(observe, "at_most"), seconds_of(expect, "recover_within")
     within = 60.0 if within is None else within
     if isinstance(observe, Mapping) and at_most is not None and at_most < within:
         message = f"watching {at_most:g} s cannot tell whether paths recover within {within:g} s"
         yield observe.values["at_most"].mark.problem(message, "watch longer or set expect.recover_within")
-
-
-def _seconds(node: Node | None, key: str) -> float | None:
-    """The duration under `key`; None when it is no duration (somebody else says so)."""
-    try:
-        return parse_duration(text_of(node, key))
-    except ValueError:
-        return None
-
-
-def _positive(node: Node | None, key: str) -> Iterator[Problem]:
-    if isinstance(node, Mapping) and _seconds(node, key) == 0:
-        yield node.values[key].mark.problem(f"`{key}` must be longer than nothing")
 
 
 def _each_in(node: Node | None, what: str, known: Collection[str]) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ Phase = Literal["baseline", "load", "recovery", "rest", "teardown", "idle", "las
 RequestKind = Literal["load", "canary", "reference"]
 EndedBy = Literal["server", "harness", "fault", "error"]
 Content = Literal["unchecked", "ok", "missing", "corrupted"]
+MetricPurpose = Literal["queue", "progress", "aborts", "served", "info"]
 HitClass = Literal["fatal", "abort", "timeout", "symptom", "crash", "restart", "benign", "traceback"]
 Stage = Literal["planned", "applied", "verified", "reverted", "revert-verified"]
 
@@ -78,11 +79,12 @@ class PlannedFault(Record, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     id: str
-    kind: str  # kill | signal | ...
-    how: str = ""
-    group: str = ""
+    kind: str  # kill | signal | restart | foreign-frame | abort-frame
+    how: str = ""  # for people: what it does to whom
+    group: str = ""  # whose sessions a kill ends
     aim: tuple[Bound, ...] = ()
     disruptive: bool = True  # False: a step that breaks nothing
+    lasts_s: float | None = None  # undone by us after this long; None: at the end of the run, or never
 
 
 class Plan(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -152,6 +154,7 @@ class Path(Record, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[str, ...] = ()
     examined: bool = True
     reason: str = ""  # why it is not examined
+    ranks: int = 1  # data-parallel ranks that its canaries take in turn
 
 
 class EngineTimeout(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -167,8 +170,17 @@ class MetricUse(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str  # canonical, as in `Sample.name` and `Scrape.zero`
     kind: Literal["gauge", "counter"]
-    use: Literal["queue", "progress", "aborts", "info"]
+    use: MetricPurpose
     roles: tuple[Role, ...] = ()
+
+
+class ThreadUse(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A thread that a node cannot serve without, as its pack says; the judge knows no thread by name."""
+
+    name: str  # part of the thread's name
+    roles: tuple[Role, ...] = ()
+    side: str = ""  # prefill | decode | router: what its end breaks
+    title: str = ""
 
 
 class DeploymentSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="deployment.seen"):
@@ -180,6 +192,7 @@ class DeploymentSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     gauge_lag_s: float = 35.0
     not_examined: tuple[str, ...] = ()
     metrics: tuple[MetricUse, ...] = ()  # every wanted metric of the packs in use
+    threads: tuple[ThreadUse, ...] = ()  # every thread that matters to the packs in use
 
 
 class ClockMeasured(Event, frozen=True, kw_only=True, omit_defaults=True, tag="clock.measured"):
@@ -212,6 +225,7 @@ class RequestStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     session: int = -1
     round: int = 0
     api: str = ""
+    room: int | None = None  # of a direct canary: what the engine's own log lines call the request
 
 
 class RequestOverdue(Event, frozen=True, kw_only=True, omit_defaults=True, tag="request.overdue"):
@@ -320,6 +334,8 @@ class FaultStep(Event, frozen=True, kw_only=True, omit_defaults=True, tag="fault
     ttl_s: float | None = None
     reversal: str = "none"  # what undoes it; "none" for a kill
     nodes: tuple[str, ...] = ()  # nodes whose processes it acts on; none for a fault of our own clients
+    pids: tuple[int, ...] = ()  # those processes, where they are known
+    ends: bool = False  # it ends these processes on purpose: their death and their replacement are our doing
 
 
 # ---------------------------------------------------------------------------------------------- observations
@@ -395,7 +411,11 @@ class Child(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProcessSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="process.seen"):
-    """The state of a node's process. `state` is psutil's word (running, sleeping, stopped, zombie, dead)."""
+    """The state of a node's process. `state` is psutil's word (running, sleeping, stopped, zombie, dead).
+
+    `threads` are names as `threads_by` gave them: the kernel, counted over the whole process tree; or the interpreter
+    (`python`), one entry per thread, complete for every living Python process of the tree.
+    """
 
     node: str
     pid: int
@@ -404,6 +424,25 @@ class ProcessSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="pro
     start_time: float | None = None
     children: tuple[Child, ...] = ()
     threads: tuple[str, ...] = ()  # names, where they can be read
+    threads_by: Literal["kernel", "python"] = "kernel"
+
+
+class ForensicsTaken(Event, frozen=True, kw_only=True, omit_defaults=True, tag="forensics.taken"):
+    """What was saved of the deployment's inside at one moment, in a folder of the run's own.
+
+    `t_ns` is when saving began; `stacks` counts the threads saved per node; `missing` says what could not be saved and
+    why. `threads-only` looks save no more than the stacks.
+    """
+
+    folder: str  # relative to the run folder: forensics/1-fatal-line
+    reason: str  # baseline | fatal-line | canary-overdue | process-gone | before-restart | not-recovered | end
+    detail: str = ""
+    threads_only: bool = False
+    files: tuple[str, ...] = ()
+    size: int = 0  # bytes
+    took_s: float = 0.0
+    stacks: dict[str, int] = {}
+    missing: tuple[str, ...] = ()
 
 
 class EvidenceLost(Event, frozen=True, kw_only=True, omit_defaults=True, tag="evidence.lost"):
@@ -458,6 +497,7 @@ AnyEvent = (
     | LogHit
     | LogCovered
     | ProcessSeen
+    | ForensicsTaken
     | EvidenceLost
     | HarnessHealth
     | RunEnded

@@ -12,11 +12,12 @@ from chaos.model.checks import check_pack, check_scenario, check_target
 from chaos.model.errors import InvalidFile, Problem
 from chaos.model.known import Known
 from chaos.model.pack import Pack
-from chaos.model.scenario import Scenario, Section
+from chaos.model.scenario import Scenario
+from chaos.model.section import Section
 from chaos.model.target import Target
 from chaos.model.tree import did_you_mean, key_mark, one_of, override, walk
 from chaos.model.units import FROM_FILE
-from chaos.model.unsupported import in_place_of, unsupported_key, unsupported_value
+from chaos.model.unsupported import unsupported_key, unsupported_value
 from chaos.model.yamlpos import Mapping, Mark, Node, Scalar, Sequence, kind_of, parse_yaml, plain
 
 if TYPE_CHECKING:
@@ -158,12 +159,11 @@ def _problem(detail: ErrorDetails, place: _Place, model: type[Section]) -> Itera
 
 
 def _said_otherwise(missing: str, place: _Place, known: list[str]) -> bool:
-    """Whether an unknown key in its place already tells of a missing one: a misspelling, or a word for later."""
+    """Whether an unknown key in its place already tells of a missing one: a misspelling."""
     if not isinstance(place.node, Mapping):
         return False
     unknown = [key for key in place.node.values if key not in known]
-    misspelt = did_you_mean(missing, unknown).startswith("did")
-    return misspelt or in_place_of(missing, unknown)
+    return did_you_mean(missing, unknown).startswith("did")
 
 
 _WANTED = {

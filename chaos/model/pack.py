@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
-from chaos.model.events import HitClass, Role
-from chaos.model.scenario import Name, Section, Version1
+from chaos.model.events import HitClass, MetricPurpose, Role
+from chaos.model.section import Name, Section, Version1
 from chaos.model.units import Duration, Matching, wrong
 from chaos.model.versions import VERSION_PATTERN, in_range
 
@@ -58,12 +58,14 @@ class Metric(Section):
     """A wanted metric under its canonical name, e.g. `prefill_bootstrap_queue`.
 
     `use` says what for: `queue` (backlog; its idle floor must come back), `progress` (user work: rises while tokens
-    flow), `aborts` (counts aborts the server saw), `info`. `where` keeps only samples with these label values.
+    flow), `aborts` (counts aborts the server saw), `served` (rises with every request that this server takes on, and
+    with nothing else: health checks do not move it; best where it counts when a request is taken, since one that counts
+    at the end also shows old requests ending), `info`. `where` keeps only samples with these label values.
     """
 
     name: Canonical
     kind: Literal["gauge", "counter"]
-    use: Literal["queue", "progress", "aborts", "info"]
+    use: MetricPurpose
     roles: list[Role] = Field(min_length=1)
     aliases: list[Alias] = Field(min_length=1)
     where: dict[LabelName, str] = {}
@@ -110,6 +112,16 @@ class Signature(Section):
     samples: Samples
 
 
+class Thread(Section):
+    """A thread of the engine's Python that a node cannot serve without; `name` is part of its name."""
+
+    name: Annotated[str, Field(min_length=3, max_length=100)]
+    title: str = Field(min_length=1)
+    roles: list[Role] = Field(min_length=1)
+    side: Literal["prefill", "decode", "router", ""] = ""
+    note: str = ""
+
+
 class Endpoints(Section):
     """Paths on a server of this engine; empty where there is none."""
 
@@ -134,4 +146,5 @@ class Pack(Section):
     gauge_lag: Duration = 0.0
     timeouts: list[Timeout] = []
     metrics: list[Metric] = []
+    threads: list[Thread] = []
     signatures: list[Signature] = []

@@ -1,7 +1,8 @@
 """Scenario + target + pack = plan: every duration in the deployment's own time, every condition as a bound.
 
 What waits for the *engine's* clocks is multiplied by the target's time scale, because a lab shortens those clocks:
-settle, quiet, idle, rest, the recovery budget and a watch limit given as a duration. What depends on how fast the
+settle, quiet, idle, rest, the recovery budget, a watch limit given as a duration and how long a fault stands (a freeze
+is long or short by the engine's heartbeats and leases). What depends on how fast the
 machine computes is not: the load, a canary's interval and its deadline.
 """
 
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.model.chance import DOUBT, tries_that_tell
 from chaos.model.events import EngineTimeout, Plan, PlannedFault
+from chaos.model.faults import Kill
 from chaos.model.units import bounds
 
 if TYPE_CHECKING:
@@ -39,18 +42,20 @@ def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
         watch_s = longest_s + lag_s + proof_s
     else:
         watch_s = observe.at_most * scale
+    # Where only the router can be asked, it takes a row of requests to tell a lost worker from an unlucky one.
+    row_s = _row_that_tells(target, pack) * canary.every
     return Plan(
         scenario=scenario.name,
         about=scenario.about,
         cycles=scenario.cycles.count,
-        faults=tuple(_fault(step) for step in scenario.timeline),
+        faults=tuple(_fault(step, scale) for step in scenario.timeline),
         groups=tuple(group.name for group in scenario.load),
         settle_s=observe.settle * scale,
         # Before the lag has gone by, a gauge still shows the cycle before.
         rest_s=max(scenario.cycles.rest * scale, lag_s),
         idle_s=observe.idle * scale,
         quiet_s=quiet_s,
-        watch_s=max(watch_s, budget_s + proof_s),
+        watch_s=max(watch_s, budget_s + max(proof_s, row_s)),
         recover_within_s=budget_s,
         # A canary slower than the whole budget cannot show recovery within it.
         canary_deadline_s=max(min(canary.deadline, budget_s), MIN_CANARY_DEADLINE_S),
@@ -60,6 +65,17 @@ def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
         time_scale=scale,
         until=scenario.cycles.until or "",
     )
+
+
+def _row_that_tells(target: Target, pack: Pack) -> int:
+    """How many canaries the largest role needs until one that a worker never gets is no chance any more.
+
+    Twice what an equal share needs, since a worker may get less than that; none where every pair is asked by itself.
+    """
+    several = [len(role) for role in (target.prefill, target.decode) if len(role) > 1]
+    if pack.paths == "direct" or not several:
+        return 0
+    return 2 * tries_that_tell(1 / max(several), DOUBT / sum(several))
 
 
 def engine_timeouts(target: Target, pack: Pack) -> tuple[EngineTimeout, ...]:
@@ -86,10 +102,20 @@ def unmet_requirements(scenario: Scenario, target: Target, packs: Mapping[str, P
     unmet += [
         f"no pack of the target knows the metric {name}" for name in scenario.requires.metrics if name not in metrics
     ]
+    for role, wanted in scenario.requires.nodes.items():
+        there = sum(server.role == role for server in target.servers)
+        if there < wanted:
+            unmet.append(f"it takes {wanted} {role} nodes, and the target has {there} (a lab: --set {role}={wanted})")
     return unmet
 
 
-def _fault(step: Step) -> PlannedFault:
+def _fault(step: Step, scale: float) -> PlannedFault:
+    action = step.action
     return PlannedFault(
-        id=step.id, kind="kill", how=step.kill.how, group=step.kill.group, aim=bounds(step.aim), disruptive=True
+        id=step.id,
+        kind=action.kind,
+        how=action.how if isinstance(action, Kill) else action.told,
+        group=action.group if isinstance(action, Kill) else "",
+        aim=bounds(step.aim),
+        lasts_s=None if step.lasts is None else step.lasts * scale,
     )

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -19,7 +18,10 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from chaos.model.events import Role
+from chaos.model.faults import ACTIONS, MOST_NODES, AbortFrame, ForeignFrame, Kill, NodeAction, Restart, Signal
 from chaos.model.outcomes import Outcome
+from chaos.model.section import Name, SecretRef, Section, Version1
 from chaos.model.tree import one_of
 from chaos.model.units import (
     DURATION_PATTERN,
@@ -42,34 +44,7 @@ SERVER_ABORTS = "server_aborts"
 RESERVED_HEADERS = ("authorization", "connection", "content-length", "content-type", "host", "transfer-encoding")
 """Headers the load client writes itself. Keys come by reference (`api_key`), so that no secret is in a scenario."""
 
-Name = Annotated[
-    str,
-    Matching(r"^[a-z][a-z0-9_-]{0,62}$", "a name of lower-case letters, digits, - and _ (63 at most)"),
-]
-SecretRef = Annotated[
-    str,
-    Matching(
-        r"^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:[^\n]+)$",
-        "a reference env:NAME or file:PATH",
-        "keys are never written here",
-    ),
-]
 Api = Literal["chat", "completions", "generate"]
-
-
-def _version(value: object) -> object:
-    if value is True or value != 1:
-        raise wrong(f"must be 1, not {shown(value)}", "this pdchaos reads version 1 files")
-    return value
-
-
-Version1 = Annotated[Literal[1], BeforeValidator(_version)]
-
-
-class Section(BaseModel):
-    """Base of every mapping in our YAML: unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Arrival(Section):
@@ -131,45 +106,44 @@ class Group(Section):
     ignore_eos: bool = True  # a stream of a known length: every session costs what `max_tokens` says
 
 
-def _sessions(value: object) -> object:
-    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 20000):
-        return value
-    raise wrong(f"must be all or a number of sessions from 1 to 20000, not {shown(value)}")
-
-
-class Kill(Section):
-    """End many sessions of a group at once: `sigkill` kills whole client processes, the others hit chosen sessions."""
-
-    group: Name
-    sessions: Annotated[
-        Literal["all"] | int,
-        BeforeValidator(_sessions),
-        WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1, "maximum": 20000}]}),
-    ] = "all"
-    how: Literal["sigkill", "rst", "fin", "cancel"] = "sigkill"
-
-
 ConditionName = Annotated[str, Matching(r"^[a-z][a-z0-9_]{0,62}$", "a census phase or a canonical gauge name")]
 
 
 class Step(Section):
-    """One step of the timeline. Exactly one trigger (`at`, `when`, `after`) and one action (`kill`).
+    """One step of the timeline. Exactly one trigger (`at`, `when`, `after`) and one action (`kill`, `signal`, ...).
 
     All conditions of `when` must hold at once; after `give_up` the step is not fired and the run is inconclusive.
-    `aim` says what the fault must have met to count as landed.
+    `aim` says what the fault must have met to count as landed. `for` undoes a STOP after that long, on the engine's
+    clocks; without it the processes stay stopped until the run ends.
     """
 
     model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["at"]}, {"required": ["when"]}, {"required": ["after"]}]}
+        json_schema_extra={
+            "allOf": [
+                {"oneOf": [{"required": [trigger]} for trigger in ("at", "when", "after")]},
+                {"oneOf": [{"required": [action]} for action in ACTIONS]},
+            ]
+        }
     )
 
     id: Name
-    kill: Kill
+    kill: Kill | None = None
+    signal: Signal | None = None
+    restart: Restart | None = None
+    foreign_frame: ForeignFrame | None = None
+    abort_frame: AbortFrame | None = None
     at: Duration | None = None
     when: dict[ConditionName, Comparison] | None = Field(default=None, min_length=1)
     after: Name | None = None
+    lasts: Duration | None = Field(default=None, alias="for")
     give_up: Duration = 60.0
     aim: dict[ConditionName, Comparison] = {}
+
+    @property
+    def action(self) -> Kill | NodeAction:
+        """What the step does; a loaded step has exactly one."""
+        given = (self.kill, self.signal, self.restart, self.foreign_frame, self.abort_frame)
+        return next(action for action in given if action is not None)
 
 
 class Cycles(Section):
@@ -245,10 +219,11 @@ class Expect(Section):
 
 
 class Requires(Section):
-    """What a target must have before anything is touched: packs it uses, canonical metrics those packs know."""
+    """What a target must have before anything is touched: packs it uses, metrics those packs know, nodes of a role."""
 
     packs: list[Name] = []
     metrics: list[ConditionName] = []
+    nodes: dict[Role, Annotated[int, Field(ge=1, le=MOST_NODES)]] = {}  # at least so many of a role
 
 
 class Scenario(Section):

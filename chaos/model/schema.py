@@ -14,7 +14,7 @@ from chaos.model.target import Target
 from chaos.model.units import DURATION_PATTERN
 
 if TYPE_CHECKING:
-    from chaos.model.scenario import Section
+    from chaos.model.section import Section
 
 Kind = Literal["scenario", "target", "pack"]
 KINDS: dict[Kind, type[Section]] = {"scenario": Scenario, "target": Target, "pack": Pack}

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from chaos.model.scenario import Name, SecretRef, Section, Version1
+from chaos.model.faults import FaultKind
+from chaos.model.section import Name, SecretRef, Section, Version1
 from chaos.model.units import Duration, Matching
+
+if TYPE_CHECKING:
+    from chaos.model.events import Role
 
 Url = Annotated[
     str,
@@ -18,14 +23,15 @@ Url = Annotated[
     ),
 ]
 FilePath = Annotated[str, Matching(r"^[^\n]+$", "a path")]
-FaultKind = Literal["kill", "signal", "restart", "network", "protocol", "engine-api", "request"]
-"""What a target may permit (DESIGN §5); this version uses `kill`."""
+HostName = Annotated[str, Matching(r"^[A-Za-z0-9._\[\]:-]+$", "a host name or address")]
 
 
 class ServerSpec(Section):
     """One server. `log` lists files that together hold both streams; paths are relative to the target file.
 
-    The process is found by `pid`, else `pidfile`, else whoever listens on `port`.
+    Canaries straight to a pair need the prefill's `bootstrap_port`. The process is found by `pid`, else `pidfile`, else
+    whoever listens on `port`. `restart` is a shell command that replaces the process; a target whose nodes may be
+    restarted should not give `pid`, which the next one has not.
     """
 
     url: Url
@@ -35,7 +41,18 @@ class ServerSpec(Section):
     pidfile: FilePath | None = None
     port: int | None = Field(default=None, ge=1, le=65535)
     bootstrap_port: int | None = Field(default=None, ge=1, le=65535)
+    bootstrap_host: HostName | None = None  # the prefill as decode reaches it; default: the host of `url`
+    restart: str | None = Field(default=None, min_length=1, max_length=4000)
     name: Name | None = None  # default: role-ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server as everything else speaks of it."""
+
+    id: str
+    role: Role
+    spec: ServerSpec
 
 
 class Tls(Section):
@@ -64,3 +81,15 @@ class Target(Section):
     timeouts: dict[Name, Duration] = {}  # engine timeouts that differ from the pack's defaults
     gauge_lag: Duration | None = None  # where it differs from the pack's
     time_scale: float = Field(default=1.0, gt=0, le=10)  # labs run engines with shortened clocks
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """Every server with its identity: the target's name for it, else role and ordinal."""
+        by_role: tuple[tuple[Role, list[ServerSpec]], ...] = (
+            ("router", [self.router]),
+            ("prefill", self.prefill),
+            ("decode", self.decode),
+        )
+        return tuple(
+            Server(spec.name or f"{role}-{n}", role, spec) for role, specs in by_role for n, spec in enumerate(specs)
+        )

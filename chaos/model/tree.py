@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from chaos.model.errors import Problem
+from chaos.model.units import parse_duration
 from chaos.model.yamlpos import MAX_DEPTH, Mapping, Mark, Node, Scalar, Sequence, parse_value
 from chaos.model.yamltext import quoted
 
@@ -52,6 +53,20 @@ def number_of(node: Node | None, key: str) -> int | float | None:
     if isinstance(found, Scalar) and isinstance(found.value, int | float) and not isinstance(found.value, bool):
         return found.value
     return None
+
+
+def seconds_of(node: Node | None, key: str) -> float | None:
+    """The duration under `key`; None when it is no duration (somebody else says so)."""
+    try:
+        return parse_duration(text_of(node, key))
+    except ValueError:
+        return None
+
+
+def positive(node: Node | None, key: str) -> Iterator[Problem]:
+    """A duration that must not be zero."""
+    if isinstance(node, Mapping) and seconds_of(node, key) == 0:
+        yield node.values[key].mark.problem(f"`{key}` must be longer than nothing")
 
 
 def key_mark(node: Mapping, key: str) -> Mark:

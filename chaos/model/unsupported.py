@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.model.yamlpos import Mapping, Node, Scalar
+from chaos.model.faults import ACTIONS
+from chaos.model.yamlpos import Mapping, Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from chaos.model.yamlpos import Node
 
 _FAULTS = (
-    "signal", "restart", "rate", "loss", "partition", "port-block", "delay", "foreign-frame", "abort-frame",
-    "http-garbage", "flush-cache", "abort-all", "pause", "continue", "slow-down", "poison",
+    "rate", "loss", "partition", "port-block", "delay", "http-garbage", "flush-cache", "abort-all", "pause", "continue",
+    "slow-down", "poison",
 )  # fmt: skip
-_STEP_KEYS = ("where", "for", "until")
 _TOP_KEYS = ("sweep", "matrix", "suite")
 _HOWS = ("timeout", "abort-api", "stall", "blackhole")
 _NOT_YET = "this version cannot do it yet"
-
-
-def in_place_of(missing: str, keys: Iterable[str]) -> bool:
-    """Whether one of these keys is a word for later that stands where `missing` should."""
-    return missing == "kill" and any(key in _FAULTS for key in keys)
 
 
 def unsupported_key(where: tuple[str, ...]) -> tuple[str, str] | None:
     """Message and hint when the key at the end of `where` is a word for later."""
     match where:
         case ("timeline", key) if key in _FAULTS:
-            return f"the fault `{key}` is not supported: {_NOT_YET}", "supported: kill"
-        case ("timeline", key) if key in _STEP_KEYS:
-            return f"`{key}` is not supported: {_NOT_YET}", "a kill needs no undoing"
+            return f"the fault `{key}` is not supported: {_NOT_YET}", f"supported: {', '.join(ACTIONS)}"
+        case ("timeline", "until"):
+            return f"`until` is not supported: {_NOT_YET}", "for: 20s undoes a STOP after a time"
+        case ("timeline", "where"):
+            return "`where` belongs into the fault", "such as signal: {where: {role: decode}, send: STOP}"
+        case ("timeline", _, "where", "rank"):
+            return f"`rank` is not supported: {_NOT_YET}", "`child` names one process of a node"
         case (key,) if key in _TOP_KEYS:
             return f"`{key}` is not supported: {_NOT_YET}", ""
     return None

@@ -76,6 +76,21 @@ class WaveVerdict(Part, frozen=True, kw_only=True):
     unmet: tuple[str, ...] = ()
     fin: int | None = None
     rst: int | None = None
+    kind: str = "kill"  # of the fault: a kill hits sessions, the others hit nodes
+    nodes: tuple[str, ...] = ()  # that it hit
+
+
+class Saved(Part, frozen=True, kw_only=True):
+    """A snapshot of the deployment's inside that lies in the run folder."""
+
+    folder: str  # relative to the run folder
+    reason: str
+    detail: str
+    at_s: float  # since the run's first event
+    files: int
+    size: int  # bytes
+    shows: tuple[str, ...] = ()  # per node, for people
+    missing: tuple[str, ...] = ()
 
 
 class Wedge(Part, frozen=True, kw_only=True):
@@ -86,6 +101,7 @@ class Wedge(Part, frozen=True, kw_only=True):
     confirmed: bool  # watched past the engine's own timeouts
     side: str  # prefill | decode | router | "" (unknown)
     paths: tuple[str, ...]
+    nodes: tuple[str, ...] = ()  # lost workers, where every path still serves without them
 
 
 class Verdict(Part, frozen=True, kw_only=True):
@@ -108,5 +124,6 @@ class Verdict(Part, frozen=True, kw_only=True):
     wedge: Wedge | None = None
     causes: tuple[Cause, ...] = ()
     not_examined: tuple[str, ...] = ()
+    saved: tuple[Saved, ...] = ()
     allow: tuple[str, ...] = ()
     duration_s: float = 0.0

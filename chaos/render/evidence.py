@@ -41,12 +41,12 @@ class Row:
 
 
 def periods(record: Record) -> tuple[Period, ...]:
-    """Before the first wave, from it until the dust has settled after the last one, and after; or the whole run."""
+    """Before the first fault, from it until the dust has settled after the last one, and after; or the whole run."""
     end = record.last_ns + 1
-    if not record.waves:
+    if not record.disruptions:
         return (Period("whole run", record.first_ns, end),)
-    first = min(wave.fired.ordered_ns for wave in record.waves)
-    last = max(wave.fired.ordered_ns for wave in record.waves)
+    first = min(fault.from_ns for fault in record.disruptions)
+    last = max(fault.until_ns for fault in record.disruptions)
     settled = min(end, last + max(1, round(words.finite(record.plan.settle_s) * 1e9)))
     return (
         Period("before", record.first_ns, first),

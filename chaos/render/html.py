@@ -64,6 +64,7 @@ def report_html(events: Iterable[AnyEvent], verdict: Verdict, extras: ReportExtr
         _timeline_section(timeline),
         sections.findings(verdict),
         sections.story(record),
+        sections.inside(verdict),
         sections.not_examined(verdict),
         about.deployment(record),
         about.repeat(extras.repeat),
@@ -122,7 +123,7 @@ def _timeline_section(timeline: Timeline) -> Html:
     if not timeline.key:
         chart = h("p", "No event to draw.", cls="quiet")
     notes = [h("p", note, cls="quiet") for note in timeline.notes]
-    hint = h("p", "Shaded orange: a wave and the time allowed for the dust to settle. Grey: every other phase of the "
+    hint = h("p", "Shaded orange: a fault and the time allowed for the dust to settle. Grey: every other phase of the "
              "run. Drag sideways to zoom, double-click to see all.", cls="quiet") if timeline.key else ""  # fmt: skip
     return sections.section("timeline", "Timeline", hint, chart, h("div", *keys, cls="key"), *notes)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderResult
 
     from chaos.model.events import AnyEvent
-    from chaos.render.watch import PathWatch
+    from chaos.render.watch import PathWatch, WaveSeen
 
 REFRESH_PER_S = 4
 LABEL = 10
@@ -210,10 +210,18 @@ def _queues(watch: Watch) -> Iterable[tuple[int, Text]]:
 def _waves(watch: Watch, now_ns: int) -> Iterable[tuple[int, Text]]:
     for i, wave in enumerate(reversed(watch.waves[-MOST_WAVE_LINES:])):
         ago = words.span(max(0, now_ns - wave.at_ns) / 1e9)
-        what = f"{wave.ordinal}. {wave.how} of {wave.sessions} {ago} ago: {words.census(wave.phases)}"
+        what = f"{wave.ordinal}. {_hit(wave)} {ago} ago{_undone(wave, now_ns)}: {words.census(wave.phases)}"
         yield 2 + i, _line("waves" if i == 0 else "", what, "bold" if i == 0 else "")
     if not watch.waves:
         yield 5, _line("waves", "none yet")
+
+
+def _hit(wave: WaveSeen) -> str:
+    return f"{wave.how}, {', '.join(wave.nodes)}" if wave.nodes else f"{wave.how} of {wave.sessions}"
+
+
+def _undone(wave: WaveSeen, now_ns: int) -> str:
+    return "" if wave.undone_ns is None else f", undone {words.span(max(0, now_ns - wave.undone_ns) / 1e9)} ago"
 
 
 def _log(watch: Watch) -> Iterable[tuple[int, Text]]:

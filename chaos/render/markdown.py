@@ -107,6 +107,9 @@ def summary_md(verdict: Verdict) -> str:
             for finding in verdict.findings
         ),
     )
+    inside = words.saved_words(verdict)
+    if inside:
+        lines += ["**Saved from inside**", "", *(f"- {text(told)}" for told in inside[:MOST_ROWS]), ""]
     if verdict.not_examined:
         lines += ["**Not examined**", "", *(f"- {text(thing)}" for thing in verdict.not_examined[:MOST_ROWS]), ""]
     lines += [f"Run {span(verdict.run_id)}, judge {text(verdict.judge_version)}"]

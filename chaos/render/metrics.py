@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from chaos.model.events import DeploymentSeen
-
-Use = Literal["queue", "progress", "aborts", "info"]
+    from chaos.model.events import DeploymentSeen, MetricPurpose
 
 
 class Uses:
@@ -15,14 +13,14 @@ class Uses:
 
     def __init__(self) -> None:
         self._roles: dict[str, str] = {}
-        self._uses: dict[str, tuple[Use, tuple[str, ...]]] = {}
+        self._uses: dict[str, tuple[MetricPurpose, tuple[str, ...]]] = {}
 
     def learn(self, seen: DeploymentSeen) -> None:
         """Take over what the packs say."""
         self._roles = {node.id: node.role for node in seen.nodes}
         self._uses = {metric.name: (metric.use, metric.roles) for metric in seen.metrics}
 
-    def of(self, node: str, name: str) -> Use:
+    def of(self, node: str, name: str) -> MetricPurpose:
         """The use of a metric on a node; `info` for one that means nothing there: both roles export all PD gauges."""
         use, roles = self._uses.get(name, ("info", ()))
         if roles and self._roles.get(node) not in roles:

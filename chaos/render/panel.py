@@ -27,6 +27,7 @@ MOST_WAVES = 6
 MOST_PATHS = 6
 MOST_CAUSES = 2
 MOST_UNSEEN = 4
+MOST_SAVED = 2
 
 
 BULLET = "\u2022"
@@ -104,6 +105,7 @@ class VerdictPanel:
         yield "cause", causes
         yield "waves", list(self._wave_lines())
         yield "paths", list(self._path_lines())
+        yield "saved", [_Line(told, BULLET) for told in _cut(words.saved_words(verdict), MOST_SAVED, "snapshot")]
         yield "not examined", [_Line(thing, BULLET) for thing in _cut(verdict.not_examined, MOST_UNSEEN, "thing")]
         yield "run", [_Line(words.axes_words(verdict), style="bold yellow" if words.untidy(verdict) else "")]
         if self.report:
@@ -124,8 +126,7 @@ class VerdictPanel:
     def _wave_lines(self) -> Iterable[_Line]:
         for ordinal, wave in enumerate(self.verdict.waves[:MOST_WAVES], 1):
             look = words.met_look(wave.landed)
-            met = f"{wave.how} of {words.count(wave.sessions, 'session')}: {words.census(wave.phases)}"
-            yield _Line(met, str(ordinal))
+            yield _Line(words.hit_words(wave), str(ordinal))
             landed = f"{words.landed_words(wave)}, {words.aborts_words(wave)}"
             yield _Line(landed, look.glyph, words.RICH_STYLES[look.tone])
         if len(self.verdict.waves) > MOST_WAVES:

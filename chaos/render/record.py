@@ -70,11 +70,15 @@ class Beat:
 
 
 @dataclass(slots=True)
-class WaveRecord:
-    """A wave with the census taken just before it."""
+class Disruption:
+    """A fault as it stood: a wave is a moment, a fault of nodes lasts until it was undone or measured to be over."""
 
-    fired: ev.WaveFired
-    census: ev.WaveCensus | None
+    name: str
+    cycle: int
+    from_ns: int
+    until_ns: int
+    nodes: tuple[str, ...] = ()  # none: a wave against our own sessions
+    stands: bool = False  # not undone yet
 
 
 SeriesKey = tuple[str, str, str]  # node, canonical name, labels
@@ -102,7 +106,7 @@ class Record:
     liveness: list[ev.Liveness] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
     beats: dict[str, list[Beat]] = field(default_factory=dict)
-    waves: list[WaveRecord] = field(default_factory=list)
+    disruptions: list[Disruption] = field(default_factory=list)
     processes: list[ev.ProcessSeen] = field(default_factory=list)
     lost: list[ev.EvidenceLost] = field(default_factory=list)
     covered: list[ev.LogCovered] = field(default_factory=list)
@@ -110,7 +114,6 @@ class Record:
     moments: list[Moment] = field(default_factory=list)
     moments_cut: int = 0
     _open: dict[str, Canary] = field(default_factory=dict)
-    _census: dict[str, ev.WaveCensus] = field(default_factory=dict)
     _story: Story = field(default_factory=Story)
 
     def at_s(self, t_ns: int) -> float:
@@ -141,10 +144,10 @@ class Record:
                 self._request(event)
             case ev.Scrape() | ev.Liveness() | ev.LogHit() | ev.LogCovered() | ev.ProcessSeen() | ev.HarnessHealth():
                 self._observation(event)
-            case ev.WaveCensus():
-                self._census[event.wave] = event
             case ev.WaveFired():
-                self.waves.append(WaveRecord(event, self._census.pop(event.wave, None)))
+                self.disruptions.append(Disruption(event.wave, event.cycle, event.ordered_ns, event.ordered_ns))
+            case ev.FaultStep() if event.nodes and event.ok:
+                self._node_fault(event)
             case ev.PhaseEntered():
                 self.phases.append((event.t_ns, event.phase))
             case ev.EvidenceLost():
@@ -182,6 +185,17 @@ class Record:
                 canary.end_ns = event.last_ns or event.t_ns
                 canary.hung_up = event.ended_by == "harness"
                 canary.ok, canary.error = event.ok, event.error or ("" if event.ok else f"ended by {event.ended_by}")
+
+    def _node_fault(self, event: ev.FaultStep) -> None:
+        if event.stage == "applied":
+            stands = event.reversal != "none"
+            self.disruptions.append(
+                Disruption(event.fault, event.cycle, event.t_ns, event.t_ns, event.nodes, stands=stands)
+            )
+        for fault in self.disruptions:
+            if (fault.name, fault.cycle) == (event.fault, event.cycle) and event.stage in ("verified", "reverted"):
+                fault.until_ns = max(fault.until_ns, event.t_ns)
+                fault.stands = fault.stands and event.stage != "reverted"
 
     def _observation(  # noqa: C901 - one case per event
         self,

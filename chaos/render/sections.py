@@ -25,6 +25,7 @@ OPEN_STORY = 60  # moments shown without unfolding
 
 _CONTENTS = (
     ("evidence", "Evidence"), ("timeline", "Timeline"), ("findings", "Findings"), ("story", "What happened"),
+    ("inside", "Saved from inside"),
     ("not-examined", "Not examined"), ("deployment", "Deployment"), ("repeat", "Repeat"), ("about", "About"),
 )  # fmt: skip
 
@@ -133,7 +134,7 @@ def paths(verdict: Verdict) -> Html:
 
 
 def waves(verdict: Verdict) -> Html:
-    """The census of each wave and whether it landed."""
+    """The census of each wave, or fault of nodes, and whether it landed."""
     rows = [_wave(i, wave) for i, wave in enumerate(verdict.waves, 1)]
     heads = ["wave", "cycle", "how", "in which phase its sessions were", "hit", "spread", "server aborts", "landed"]
     body: Child = table(heads, rows)
@@ -156,6 +157,8 @@ def _wave(ordinal: int, wave: WaveVerdict) -> list[Child]:
     unmet = h("span", f" {'; '.join(wave.unmet)}", cls="quiet") if wave.unmet else ""
     sides = [f"{n} {kind}" for n, kind in ((wave.fin, "FIN"), (wave.rst, "RST")) if n is not None]
     hit = f"{words.count(wave.sessions, 'session')}, {words.count(wave.sockets, 'socket')}"
+    if wave.kind != "kill":
+        hit = ", ".join(wave.nodes) or "no node"
     return [
         h("th", f"{ordinal}. {wave.wave}", scope="row"),
         str(wave.cycle),
@@ -190,9 +193,9 @@ def evidence(record: Record) -> Html:
         topic = row.topic
     if not rows:
         return section("evidence", "Evidence", h("p", "No probe saw anything: that is no evidence.", cls="quiet"))
-    why = "\u201cDuring\u201d lasts from the first wave until the dust has settled after the last one."
+    why = "\u201cDuring\u201d lasts from the first fault until the dust has settled after the last one."
     if len(parts) == 1:
-        why = "No wave was fired, so there is no before and after."
+        why = "No fault was injected, so there is no before and after."
     return section("evidence", "Evidence", h("p", why, cls="quiet"), table(heads, rows, cls="evidence"))
 
 
@@ -260,6 +263,29 @@ def story(record: Record) -> Html:
     if not rows:
         body = [h("p", "The journal is empty.", cls="quiet")]
     return section("story", "What happened", *body)
+
+
+def inside(verdict: Verdict) -> Html:
+    """The snapshots of the deployment's inside that lie beside this report."""
+    if not verdict.saved:
+        return section("inside", "Saved from inside", h("p", "Nothing was saved.", cls="quiet"))
+    rows: list[Iterable[Child]] = []
+    for one in verdict.saved:
+        lacks = h("ul", *(h("li", thing) for thing in one.missing), cls="quiet") if one.missing else ""
+        rows.append(
+            [
+                h("td", f"{one.at_s:.1f} s", cls="n"),
+                h("th", h("code", one.folder), scope="row"),
+                h("td", one.reason, h("div", one.detail, cls="quiet") if one.detail else ""),
+                h("td", str(one.files), cls="n"),
+                h("td", words.size(one.size), cls="n"),
+                h("td", h("ul", *(h("li", told) for told in one.shows)) if one.shows else "no stacks"),
+                h("td", lacks),
+            ]
+        )
+    heads = ["at", "folder", "because", "files", "size", "shows", "could not be saved"]
+    lead = "Threads with their stacks, raw metrics, logs around the last fault, sockets, settings; no secrets."
+    return section("inside", "Saved from inside", h("p", lead, cls="quiet"), table(heads, rows))
 
 
 def not_examined(verdict: Verdict) -> Html:

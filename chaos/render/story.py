@@ -77,6 +77,10 @@ class Story:
                     yield "metrics", f"{event.node} {text}", "plain" if event.ok else "warn"
             case ev.ProcessSeen():
                 yield from self._process(event)
+            case ev.ForensicsTaken() if event.reason not in words.ROUTINE_LOOKS:
+                why = f"{event.reason}: {event.detail}" if event.detail else event.reason
+                kept = f"{words.count(len(event.files), 'file')}, {words.size(event.size)}"
+                yield "saved", f"{event.folder} ({kept}) because of {why}", "plain"
             case ev.EvidenceLost():
                 for_s = words.span((event.to_ns - event.from_ns) / 1e9)
                 where = f"{event.probe} {event.node}".strip()
@@ -109,6 +113,12 @@ class Story:
                 yield "wave", wave(event, self._census.get(event.wave, "census unknown")), "bad"
             case ev.FaultStep() if not event.ok:
                 yield "fault", f"{event.fault} not {event.stage}: {event.detail or 'no reason given'}", "warn"
+            case ev.FaultStep() if event.nodes and event.stage != "planned":
+                yield (
+                    "fault",
+                    f"{event.fault} {event.stage}: {node_fault(event)}",
+                    _STAGE_TONES.get(event.stage, "plain"),
+                )
             case _:
                 return
 
@@ -176,6 +186,14 @@ def deployment(event: ev.DeploymentSeen) -> str:
     examined = [path.id for path in event.paths if path.examined]
     shown = ", ".join(examined[:4]) + (f" and {len(examined) - 4} more" if len(examined) > 4 else "")
     return f"{nodes} ({', '.join(engines) or 'engine unknown'}); paths: {shown or 'none examined'}"
+
+
+_STAGE_TONES: dict[ev.Stage, Tone] = {"applied": "bad", "reverted": "good"}
+
+
+def node_fault(event: ev.FaultStep) -> str:
+    """What was done to nodes, or measured there."""
+    return "; ".join(f"{what}: {got}" for what, got in sorted(event.measured.items())) or ", ".join(event.nodes)
 
 
 def wave(event: ev.WaveFired, census: str) -> str:

@@ -107,7 +107,7 @@ def _lane_label(lane: str, k: int, axis: str) -> Json:
 
 
 def _marks(record: Record) -> tuple[list[Json], list[Json]]:
-    """Phases as alternating shade with their names, waves as shaded spans that last while the dust settles."""
+    """Phases as alternating shade with their names, faults as shaded spans that last while the dust settles."""
     shapes: list[Json] = []
     notes: list[Json] = []
     end = record.at_s(record.last_ns)
@@ -117,13 +117,17 @@ def _marks(record: Record) -> tuple[list[Json], list[Json]]:
         if i % 2:
             shapes.append(_shade("phase", at_s, until, "rgba(127,127,127,0.09)"))
         notes.append(_above("phase", safe(phase), (at_s + until) / 2, 4, "center"))
-    for i, wave in enumerate(record.waves, 1):
-        at_s = record.at_s(wave.fired.ordered_ns)
-        until = min(end, at_s + max(words.finite(record.plan.settle_s), end * 0.004))
+    waves = 0
+    for fault in record.disruptions:
+        at_s = record.at_s(fault.from_ns)
+        settled = record.at_s(fault.until_ns) + max(words.finite(record.plan.settle_s), end * 0.004)
+        until = end if fault.stands else min(end, settled)
+        waves += not fault.nodes
+        label = f"{fault.name}: {', '.join(fault.nodes)}" if fault.nodes else f"wave {waves}"
         line: Json = {"width": 2, "color": ROLES["wave"]}
         shapes.append(_shade("wave", at_s, until, "rgba(213,94,0,0.20)"))
         shapes.append({**_shade("wave", at_s, at_s, ""), "type": "line", "layer": "above", "line": line})
-        notes.append(_above("wave", f"<b>wave {i}</b>", at_s, 20, "left"))
+        notes.append(_above("wave", f"<b>{safe(label, 48)}</b>", at_s, 20, "left"))
     return shapes, notes
 
 

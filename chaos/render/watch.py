@@ -32,9 +32,9 @@ class PathWatch:
     colour: Colour = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WaveSeen:
-    """A wave that was fired."""
+    """A wave that was fired, or a fault of nodes that was applied."""
 
     ordinal: int
     name: str
@@ -43,6 +43,8 @@ class WaveSeen:
     sessions: int
     sockets: int
     phases: dict[str, int]
+    nodes: tuple[str, ...] = ()
+    undone_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class Watch:
     queues: dict[tuple[str, str], float] = field(default_factory=dict)  # node, gauge -> worst rank's value
     liveness: dict[str, str] = field(default_factory=dict)
     aborts: dict[str, int] = field(default_factory=dict)
+    planned: dict[str, str] = field(default_factory=dict)  # fault -> what it does
     census: dict[str, dict[str, int]] = field(default_factory=dict)
     waves: list[WaveSeen] = field(default_factory=list)
     waves_fired: int = 0
@@ -83,6 +86,7 @@ class Watch:
         match event:
             case ev.RunStarted():
                 self.scenario, self.target, self.cycles = event.plan.scenario, event.target, event.plan.cycles
+                self.planned = {fault.id: fault.how for fault in event.plan.faults[:MOST_KEYS]}
             case ev.DeploymentSeen():
                 self.uses.learn(event)
                 for path in event.paths:
@@ -96,6 +100,8 @@ class Watch:
                 _put(self.census, event.wave, dict(event.phases))
             case ev.WaveFired():
                 self._wave(event)
+            case ev.FaultStep() if event.nodes and event.ok:
+                self._node_fault(event)
             case ev.Scrape():
                 self._scrape(event)
             case ev.Liveness():
@@ -162,18 +168,32 @@ class Watch:
                     path.colour = "red"
 
     def _wave(self, event: ev.WaveFired) -> None:
+        phases = self.census.get(event.wave, {})
+        self._fired(event.wave, event.how, event.ordered_ns, phases, sessions=event.sessions, sockets=event.sockets)
+
+    def _node_fault(self, event: ev.FaultStep) -> None:
+        if event.stage == "applied":
+            how = self.planned.get(event.fault) or event.kind
+            self._fired(event.fault, how, event.t_ns, self.census.get(event.fault, {}), nodes=event.nodes)
+        elif event.stage == "reverted":
+            for wave in self.waves[::-1]:
+                if wave.name == event.fault:
+                    wave.undone_ns = event.t_ns
+                    break
+
+    def _fired(
+        self,
+        name: str,
+        how: str,
+        at_ns: int,
+        phases: dict[str, int],
+        *,
+        sessions: int = 0,
+        sockets: int = 0,
+        nodes: tuple[str, ...] = (),
+    ) -> None:
         self.waves_fired += 1
-        self.waves.append(
-            WaveSeen(
-                ordinal=self.waves_fired,
-                name=event.wave,
-                how=event.how,
-                at_ns=event.ordered_ns,
-                sessions=event.sessions,
-                sockets=event.sockets,
-                phases=self.census.get(event.wave, {}),
-            )
-        )
+        self.waves.append(WaveSeen(self.waves_fired, name, how, at_ns, sessions, sockets, phases, nodes))
         del self.waves[:-MOST_WAVES]
 
     def _scrape(self, event: ev.Scrape) -> None:

@@ -27,6 +27,7 @@ _ASCII = {
     "\u201c": '"', "\u201d": '"', "\u00a0": " ",
 }  # fmt: skip
 
+ROUTINE_LOOKS = ("baseline", "end")
 DOT = " \u00b7 "
 CENSUS_PHASES = ("connecting", "waiting", "streaming", "thinking", "done", "none")
 
@@ -212,9 +213,39 @@ def path_words(path: PathVerdict) -> str:
     return clean(", ".join([*parts, path.note] if path.note else parts))
 
 
+def size(number: int) -> str:
+    """A size for people: `800 B`, `153 kB`, `1.2 MB`."""
+    if number < 1000:
+        return f"{number} B"
+    return f"{number / 1000:.0f} kB" if number < 1_000_000 else f"{number / 1e6:.1f} MB"
+
+
+def saved_words(verdict: Verdict) -> list[str]:
+    """What lies in the run folder of the deployment's inside; of looks at threads only what they show to be gone.
+
+    A node whose threads are all there is not worth a line, so the first snapshot with the most to tell speaks for it.
+    """
+    told = []
+    for one in verdict.saved:
+        gone = [text for text in one.shows if "gone" in text]
+        if one.reason in ROUTINE_LOOKS and not gone:
+            continue
+        shows = "; ".join(gone or one.shows) or "no stacks"
+        told.append(clean(f"{one.folder}: {count(one.files, 'file')}, {size(one.size)}; {shows}"))
+    return told
+
+
 def aborts_words(wave: WaveVerdict) -> str:
     """How many requests the servers themselves called aborted; unknown is not zero."""
     return "server aborts unknown" if wave.server_aborts is None else count(wave.server_aborts, "server abort")
+
+
+def hit_words(wave: WaveVerdict) -> str:
+    """What a wave hit: how many sessions and in which phases they were; or which nodes, and what went on meanwhile."""
+    if wave.kind == "kill":
+        return clean(f"{wave.how} of {count(wave.sessions, 'session')}: {census(wave.phases)}")
+    nodes = f": {', '.join(wave.nodes)}" if wave.nodes else ""
+    return clean(f"{wave.how}{nodes}; sessions: {census(wave.phases)}")
 
 
 def landed_words(wave: WaveVerdict) -> str:

@@ -15,14 +15,16 @@ import pytest
 from servers import HeldServer
 
 from chaos.agent.build import build_pyz
-from chaos.engine.faults import waves
+from chaos.engine.faults.kit import FaultKit
+from chaos.engine.faults.registry import prepare
 from chaos.engine.faults.sockets import connections_of, still_established
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
 from chaos.engine.timeline import Timeline
 from chaos.model import events as ev
-from chaos.model.scenario import Arrival, Group, Kill, Saturate, Step
+from chaos.model.faults import Kill
+from chaos.model.scenario import Arrival, Group, Saturate, Step
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +64,7 @@ async def loaded(tmp_path: Path, pyz: Path, server: HeldServer, *groups: Group, 
             clock=SystemClock(),
             tasks=tasks,
         )
-        kit = waves.WaveKit(fleet=fleet, probes=NoProbes(*readings), emit=events.append, clock=SystemClock())
+        kit = FaultKit(fleet=fleet, probes=NoProbes(*readings), emit=events.append, clock=SystemClock())
         await fleet.start_groups()
         try:
             yield kit, events
@@ -93,7 +95,7 @@ async def test_a_wave_hits_every_session_and_is_verified_by_the_kernel(tmp_path,
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
         await until(lambda: server.waiting == 12, "all sessions wait")
         await until(lambda: kit.fleet.census()["waiting"] == kit.fleet.open_requests == 12, "and say so")
-        await waves.fire(kill(how, aim={"waiting": ">= 10", "server_aborts": ">= 1"}), kit)
+        await prepare(kill(how, aim={"waiting": ">= 10", "server_aborts": ">= 1"}), kit).inject()
         (census,), (fired,) = of(events, ev.WaveCensus), of(events, ev.WaveFired)
         assert 12 == census.phases["waiting"]
         assert (ev.AimCheck(name="waiting", op=">=", want=10, got=12.0),) == census.aim
@@ -111,7 +113,7 @@ async def test_the_census_tells_streaming_from_waiting(tmp_path, pyz) -> None:
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
         server.gate.set()
         await until(lambda: kit.fleet.census()["streaming"] == 12, "all stream")
-        await waves.fire(kill("sigkill", aim={"waiting": ">= 10"}), kit)
+        await prepare(kill("sigkill", aim={"waiting": ">= 10"}), kit).inject()
         assert (12, 0) == (of(events, ev.WaveCensus)[0].phases["streaming"], of(events, ev.WaveCensus)[0].aim[0].got)
 
 
@@ -157,7 +159,7 @@ async def test_the_next_cycle_has_fresh_sessions_and_keeps_the_bystanders(tmp_pa
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS, bystanders) as (kit, events):
         await until(lambda: server.waiting == 14, "all sessions wait")
         stays = kit.fleet.agent("bystanders").pid
-        await waves.fire(kill("sigkill"), kit)
+        await prepare(kill("sigkill"), kit).inject()
         await kit.fleet.start_groups()
         await until(lambda: server.waiting == 14, "a new set waits")
         assert stays == kit.fleet.agent("bystanders").pid

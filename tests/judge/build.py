@@ -42,7 +42,10 @@ METRICS = (
     ev.MetricUse(name="backlog", kind="gauge", use="queue", roles=("prefill", "decode")),
     ev.MetricUse(name="tokens", kind="counter", use="progress"),
     ev.MetricUse(name="aborted", kind="counter", use="aborts"),
+    ev.MetricUse(name="taken", kind="counter", use="served", roles=("prefill", "decode")),
 )
+THREADS = (ev.ThreadUse(name="control", roles=("prefill",), side="prefill", title="its control thread"),)
+INSIDE = {"prefill-0": ("MainThread", "Thread-6 (control)"), "decode-0": ("MainThread",)}
 FATAL = {
     "signature": "control-thread-died",
     "klass": "fatal",
@@ -103,7 +106,12 @@ class Play:
     lag_ms: float = 2.0
     reference_ok: bool = True
     interval: float = 1.0
+    threads: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Python threads, where they can be read
     deaf: frozenset[str] = frozenset()  # probes that see nothing, of ALL_PROBES and "canary" "self"
+    uncounted: frozenset[str] = frozenset()  # nodes whose counter of requests cannot be read
+    forgotten: frozenset[str] = frozenset()  # workers that the router sends nothing to
+    favours: dict[str, int] = field(default_factory=dict)  # turns of a worker in each round of the router; else 1
+    taken: dict[str, float] = field(default_factory=dict)  # requests that each worker has counted
     _told: list[tuple[float, ev.AnyEvent]] = field(default_factory=list, repr=False)
     _open: dict[str, tuple[str, float]] = field(default_factory=dict, repr=False)
     _sent: int = 0
@@ -111,6 +119,8 @@ class Play:
     _received: float = 0.0
     _aborted: float = 0.0
     _pids: dict[str, int] = field(default_factory=dict)
+    _states: dict[str, str] = field(default_factory=dict)  # of processes, where they do not sleep
+    _routed: int = 0
 
     # ------------------------------------------------------------------------------------------ acts
 
@@ -139,6 +149,7 @@ class Play:
                 paths=self.paths,
                 gauge_lag_s=3.0,
                 metrics=self.metrics,
+                threads=THREADS if self.threads else (),
             )
         )
         self.phase("baseline")
@@ -171,6 +182,45 @@ class Play:
         self.aborts(aborts)
         self.phase("recovery")
         return self
+
+    def fault(
+        self,
+        node: str,
+        kind: str = "signal",
+        *,
+        ends: bool = False,
+        stages: tuple[ev.Stage, ...] = ("applied", "verified"),
+        ok: bool = True,
+        reversal: str = "none",
+    ) -> Play:
+        """A fault of a node's process at these stages of its life; the last of them is as `ok` says."""
+        for stage in stages:
+            self.tell(
+                ev.FaultStep(
+                    t_ns=0,
+                    fault="fault",
+                    kind=kind,
+                    stage=stage,
+                    ok=ok or stage != stages[-1],
+                    measured={node: "seen"},
+                    detail="" if ok or stage != stages[-1] else "measured something else",
+                    reversal=reversal,
+                    nodes=(node,),
+                    pids=(abs(self._pids[node]),),
+                    ends=ends,
+                )
+            )
+        return self
+
+    def freeze(self, node: str) -> Play:
+        """STOP, verified."""
+        self._states[node] = "stopped"
+        return self.fault(node, reversal="CONT")
+
+    def thaw(self, node: str) -> Play:
+        """CONT, verified."""
+        del self._states[node]
+        return self.fault(node, reversal="CONT", stages=("reverted", "revert-verified"))
 
     def aborts(self, number: int, *, after: float = 0.5) -> Play:
         """Abort lines on both sides, twice each as two ranks would log them, and the counters."""
@@ -282,6 +332,22 @@ class Play:
         self._pids[node] = -abs(self._pids[node])
         return self.tell(ev.ProcessSeen(t_ns=0, node=node, pid=abs(self._pids[node]), alive=False, state=state))
 
+    def look_inside(self, *nodes: str) -> Play:
+        """Somebody reads the names of the threads."""
+        for node in nodes or tuple(self.threads):
+            self.tell(
+                ev.ProcessSeen(
+                    t_ns=0,
+                    node=node,
+                    pid=abs(self._pids[node]),
+                    alive=True,
+                    children=(ev.Child(pid=abs(self._pids[node]) + 1, name="scheduler", alive=True),),
+                    threads=self.threads[node],
+                    threads_by="python",
+                )
+            )
+        return self
+
     def restart(self, node: str) -> Play:
         """A process is another one from now on."""
         self._pids[node] = abs(self._pids[node]) + 1000
@@ -310,6 +376,7 @@ class Play:
 
     def _canary(self, path: str) -> None:
         self._sent += 1
+        self._route()
         req = f"canary-{self._sent:04d}"
         reply = self.turns[self._sent % len(self.turns)] if self.turns else self.replies.get(path, self.reply)
         sent = self.now
@@ -340,6 +407,16 @@ class Play:
             )
             self.tell(ended, end)
 
+    def _route(self) -> None:
+        """The router sends a request to the next worker of each role that it knows."""
+        self._routed += 1
+        for role in ("prefill", "decode"):
+            known = [n for n in self.nodes if n.startswith(role) and n not in self.forgotten]
+            round_ = [n for n in known for _ in range(self.favours.get(n, 1))]
+            if round_:
+                node = round_[self._routed % len(round_)]
+                self.taken[node] = self.taken.get(node, 0.0) + 1
+
     def _observe(self, node: str) -> None:
         if "liveness" in self.observes and "liveness" not in self.deaf and round(self.now) % 3 == 0:
             self.tell(ev.Liveness(t_ns=0, node=node, endpoint="/health", status=self.health, took_ms=100.0))
@@ -348,6 +425,8 @@ class Play:
             if node in self.backlog:
                 samples.append(ev.Sample(name="backlog", labels="rank=0", value=round(self.backlog[node])))
             zero: tuple[str, ...] = ("aborted",)
+            if node not in self.uncounted:
+                samples.append(ev.Sample(name="taken", labels="", value=self.taken.get(node, 0.0)))
             if self._aborted:
                 samples.append(ev.Sample(name="aborted", labels="", value=self._aborted))
                 zero = ()
@@ -361,7 +440,7 @@ class Play:
                     node=node,
                     pid=abs(pid),
                     alive=pid > 0,
-                    state="sleeping" if pid > 0 else "zombie",
+                    state=self._states.get(node, "sleeping") if pid > 0 else "zombie",
                     children=(child,) if pid > 0 else (),
                 )
             )
@@ -396,3 +475,12 @@ def play(**changes: object) -> Play:
 def waved(**changes: object) -> Play:
     """A play up to its first wave."""
     return play(**changes).load().wave()
+
+
+def faulted(
+    *, kind: str = "signal", lasts_s: float | None = None, cycles: int = 1, baseline_s: float = 10.0, **changes: object
+) -> Play:
+    """A play whose plan has one fault of nodes, up to the load of its first cycle."""
+    planned = ev.PlannedFault(id="fault", kind=kind, how="something to a node", lasts_s=lasts_s)
+    told = Play(plan=plan(faults=(planned,), cycles=cycles), **changes)  # type: ignore[arg-type]
+    return told.baseline(baseline_s).load()

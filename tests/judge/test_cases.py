@@ -58,7 +58,9 @@ def test_slots_lost_with_every_wave_are_a_leak_though_every_answer_comes():
 def test_a_decode_that_does_not_survive_the_prefill_we_killed_is_wedged_not_crashed():
     # sgl-project/sglang#31144: the prefill is back and healthy, the decode is alive, red, and moves no token.
     told = waved()
-    told.tell(ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",)))
+    told.tell(
+        ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",), ends=True)
+    )
     told.die("prefill-0").go(4).restart("prefill-0")
     told.reply, told.deaf = HANG, frozenset({"liveness"})
     told.go(45)

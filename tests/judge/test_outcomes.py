@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from build import GOOD, HANG, METRICS, REFUSED, Play, Reply, late, plan, play, waved
+from build import GOOD, HANG, INSIDE, METRICS, REFUSED, Play, Reply, late, plan, play, waved
 
 from chaos.judge import judge
 from chaos.model import events as ev
@@ -18,6 +18,11 @@ TWO_PATHS = (
     ev.Path(id="routed", kind="routed"),
     ev.Path(id="prefill-0>decode-0", kind="direct", nodes=("prefill-0", "decode-0")),
 )
+
+
+def replaced_threads(told: Play, node: str, *names: str) -> Play:
+    told.threads = {**told.threads, node: names}
+    return told
 
 
 def wedging(told: Play, seconds: float = 45.0) -> Play:
@@ -213,6 +218,11 @@ def a_thread_died_and_everything_still_passes() -> list[ev.AnyEvent]:
     return waved().fatal().recovered().finish()
 
 
+def a_thread_is_gone_and_no_line_says_so() -> list[ev.AnyEvent]:
+    told = replaced_threads(play(threads=INSIDE).look_inside().load().wave(), "prefill-0", "MainThread")
+    return told.recovered().look_inside().finish()
+
+
 def an_unknown_traceback_ended_a_thread() -> list[ev.AnyEvent]:
     return waved().hit("decode-0", "unknown-traceback", "traceback", ends="thread").recovered().finish()
 
@@ -374,6 +384,7 @@ TABLE: dict[Outcome, tuple[Callable[[], list[ev.AnyEvent]], ...]] = {
     Outcome.LEAKING: (a_queue_keeps_what_it_did_not_hold,),
     Outcome.DAMAGED: (
         a_thread_died_and_everything_still_passes,
+        a_thread_is_gone_and_no_line_says_so,
         an_unknown_traceback_ended_a_thread,
         a_process_died_and_everything_still_passes,
     ),
@@ -570,14 +581,18 @@ def test_frozen_gauges_of_a_stuck_path_are_no_leak():
 
 def test_a_survivor_that_fails_after_we_killed_and_restored_its_peer_is_wedged():
     told = waved(paths=TWO_PATHS[1:])
-    told.tell(ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",)))
+    told.tell(
+        ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",), ends=True)
+    )
     told.die("prefill-0").go(3).restart("prefill-0")
     assert Outcome.WEDGED == judge(wedging(told).finish()).outcome
 
 
 def test_a_path_whose_process_we_killed_and_nobody_restored_accuses_nobody():
     told = waved(paths=TWO_PATHS[1:])
-    told.tell(ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",)))
+    told.tell(
+        ev.FaultStep(t_ns=0, fault="wave", kind="signal", stage="applied", ok=True, nodes=("prefill-0",), ends=True)
+    )
     verdict = judge(wedging(told.die("prefill-0")).finish())
     assert Outcome.INCONCLUSIVE == verdict.outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import test_outcomes as situations
+import test_workers
 from build import GOOD, Reply, late, play, waved
 
 from chaos.judge import QUESTIONS, judge
@@ -78,6 +79,7 @@ SENTINELS = {
     "crashed": situations.a_process_died,
     "wedged": situations.nothing_completes_and_health_is_green,
     "recovered-in-time": situations.it_healed_at_the_engines_timeout,
+    "workers-serve": test_workers.forgotten_for_good,
     "overloaded": late_with_progress_only,
     "paths-serve": only_too_few_passes,
     "last-canaries": no_last_canary,
@@ -86,6 +88,7 @@ SENTINELS = {
     "processes-known": situations.the_processes_were_never_looked_at,
     "leaking": situations.a_queue_keeps_what_it_did_not_hold,
     "damaged": situations.a_thread_died_and_everything_still_passes,
+    "threads-alive": situations.a_thread_is_gone_and_no_line_says_so,
     "record-whole": an_event_is_missing,
     "run-completed": situations.the_run_was_stopped_by_a_person,
     "we-were-fit": situations.nobody_watched_ourselves,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import psutil
 import pytest
@@ -38,7 +39,9 @@ def test_up_starts_a_lab_that_status_sees_and_down_stops(folder):
         up(folder)
 
     target = library.load_target(kept.target).value  # the file is one that pdchaos reads
-    assert list(kept.pids) == [spec.pid for spec in (target.router, *target.prefill, *target.decode)]
+    assert list(kept.pids) == [
+        int(Path(spec.pidfile).read_text()) for spec in (target.router, *target.prefill, *target.decode)
+    ]
     assert (0.02, pytest.approx(6.0), pytest.approx(0.7)) == (
         target.time_scale,
         target.timeouts["waiting"],

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -66,7 +67,7 @@ def test_options_become_settings():
 
 
 def test_the_catalogue_lists_every_build_and_option():
-    (sim,) = catalogue()
+    sim = next(lab for lab in catalogue() if lab.name == "sim")
     assert list(BUILDS) == [build.name for build in sim.builds]
     assert {"healthy", "nixl-abort-unhandled"} <= set(BUILDS)
     assert {"prefill", "decode", "time_scale", "slots", "kv_tokens"} <= {option.name for option in sim.options}
@@ -78,7 +79,9 @@ def test_the_catalogue_lists_every_build_and_option():
 
 def test_the_target_describes_the_running_lab(calm):
     target = calm.running.target
-    assert calm.running.pids == [spec.pid for spec in (target.router, *target.prefill, *target.decode)]
+    assert calm.running.pids == [
+        int(Path(spec.pidfile).read_text()) for spec in (target.router, *target.prefill, *target.decode)
+    ]
     assert ["router", "prefill-0", "decode-0"] == [
         spec.name for spec in (target.router, *target.prefill, *target.decode)
     ]
@@ -111,6 +114,30 @@ def test_two_prefills_and_two_decodes_all_serve(lab):
         assert 200 == wide.ask(CHAT).status
     for spec in (*wide.running.target.prefill, *wide.running.target.decode):
         assert 2 == wide.metric(spec.url, "http_requests_total", endpoint=CHAT)
+
+
+@pytest.mark.parametrize("node", ["router", "prefill-0", "decode-0"])
+def test_a_restarted_node_is_a_new_process_in_the_old_ones_place(lab, node):
+    pair = lab()
+    assert 200 == pair.ask(CHAT).status
+    before, addresses = (
+        dict(zip(("router", "prefill-0", "decode-0"), pair.running.pids, strict=True)),
+        pair.running.target,
+    )
+    os.kill(before[node], signal.SIGSTOP)  # whatever state it is in
+    pair.running.restart(node)
+    after = dict(zip(before, pair.running.pids, strict=True))
+    assert {node} == {name for name, pid in after.items() if pid != before[name]}
+    assert gone(before[node])
+    assert addresses == pair.running.target
+    assert f"{after[node]}\n" == (pair.running.folder / f"{node}.pid").read_text()
+    eventually(lambda: 200 == pair.ask(CHAT).status, "the pair serves again")
+
+
+def test_a_node_that_is_not_there_cannot_be_restarted(calm):
+    with pytest.raises(LabError, match="the lab has no node 'prefill-1'") as refused:
+        calm.running.restart("prefill-1")
+    assert "did you mean 'prefill-0'?" == refused.value.hint
 
 
 def test_a_port_that_is_taken_is_a_lab_error(tmp_path):

@@ -49,7 +49,7 @@ FULL_SCENARIO = """\
 version: 1
 name: full
 about: all of it
-requires: {packs: [sglang], metrics: [decode_prealloc_queue]}
+requires: {packs: [sglang], metrics: [decode_prealloc_queue], nodes: {decode: 2}}
 load:
   - name: agents
     sessions: 60
@@ -73,6 +73,11 @@ timeline:
      aim: {waiting: ">= 20", server_aborts: ">= 1"}}
   - {id: more, kill: {group: agents, sessions: 5, how: rst}, after: wave}
   - {id: last, kill: {group: agents, how: fin}, at: 90s}
+  - {id: freeze, signal: {where: {role: decode, mode: 50%, child: scheduler}, send: STOP}, for: 20s, after: last}
+  - {id: end, signal: {where: {role: decode, node: decode-1}, send: KILL}, at: 91s}
+  - {id: again, restart: {where: {role: prefill, mode: 2}, timeout: 60s}, at: 92s}
+  - {id: junk, foreign_frame: {where: {role: prefill, mode: all}}, at: 93s}
+  - {id: give-up, abort_frame: {}, at: 94s}
 cycles: {count: 2, rest: 40s, until: wedged}
 trials: {count: 1}
 observe: {settle: 10s, at_most: engine-timeouts, idle: 60s, quiet: 10s, baseline: 5s}
@@ -89,7 +94,7 @@ engine: sglang
 router_engine: sglang-router
 router: {url: "http://127.0.0.1:8000", metrics: "http://127.0.0.1:29000/metrics", log: [router.log], name: router}
 prefill:
-  - {url: "http://127.0.0.1:30000", log: [a.log, b.log], pid: 5, bootstrap_port: 8998}
+  - {url: "http://127.0.0.1:30000", log: [a.log, b.log], pid: 5, bootstrap_port: 8998, restart: "systemctl restart p"}
 decode:
   - {url: "https://[::1]:30001/base", pidfile: decode.pid, port: 30001}
 model: m

@@ -132,7 +132,11 @@ def test_units_are_read() -> None:
         ),
         ("group: agents", "group: agent", "6:30: there is no group 'agent' (did you mean agents?)"),
         ("{group: agents}", "agents", "6:22: `kill` must be a mapping (key: value), not the text 'agents'"),
-        ("kill: {group: agents}, ", "", "6:5: `kill` is missing in `timeline[0]`"),
+        (
+            "kill: {group: agents}, ",
+            "",
+            "6:5: the step has no action (give it one of kill, signal, restart, foreign_frame, abort_frame)",
+        ),
         (
             "group: agents}",
             "group: agents, how: stall}",
@@ -150,13 +154,63 @@ def test_units_are_read() -> None:
         ),
         (
             "kill: {group: agents}",
-            "signal: {role: decode}",
-            "6:16: the fault `signal` is not supported: this version cannot do it yet (supported: kill)",
+            "poison: {role: decode}",
+            "6:16: the fault `poison` is not supported: this version cannot do it yet (supported: kill, signal, restart, foreign_frame, abort_frame)",
         ),
         (
             "kill: {group: agents}",
             "kill: {group: agents}, for: 5s",
-            "6:39: `for` is not supported: this version cannot do it yet (a kill needs no undoing)",
+            "6:39: `for` has nothing to undo here (only signal: {send: STOP} can be undone after a time)",
+        ),
+        (
+            "kill: {group: agents}",
+            "signal: {where: {role: decode}, send: KILL}, for: 5s",
+            "6:61: `for` has nothing to undo here (only signal: {send: STOP} can be undone after a time)",
+        ),
+        (
+            "kill: {group: agents}",
+            "signal: {where: {role: decode}, send: STOP}, for: 0s",
+            "6:66: `for` must be longer than nothing",
+        ),
+        (
+            "kill: {group: agents}",
+            "kill: {group: agents}, abort_frame: {}",
+            "6:39: `kill` and `abort_frame` exclude each other (one action per step)",
+        ),
+        (
+            "kill: {group: agents}",
+            "where: {role: decode}",
+            "6:16: `where` belongs into the fault (such as signal: {where: {role: decode}, send: STOP})",
+        ),
+        (
+            "kill: {group: agents}",
+            "signal: {where: {role: decode, rank: 0}, send: STOP}",
+            "6:47: `rank` is not supported: this version cannot do it yet (`child` names one process of a node)",
+        ),
+        (
+            "kill: {group: agents}",
+            "signal: {where: {role: decode, node: decode-1, mode: all}, send: STOP}",
+            "6:63: `node` names one node already (leave `mode` out)",
+        ),
+        (
+            "kill: {group: agents}",
+            "signal: {where: {role: decode, mode: 0%}, send: STOP}",
+            "6:53: `mode` must be one, all, a number of nodes or a share such as 50%, not '0%'",
+        ),
+        (
+            "kill: {group: agents}",
+            "signal: {where: {role: decode}, send: HUP}",
+            "6:54: `send` must be one of STOP, KILL, TERM, CONT; it is the text 'HUP'",
+        ),
+        (
+            "kill: {group: agents}",
+            "foreign_frame: {where: {role: decode}}",
+            "6:46: `role` must be one of prefill; it is the text 'decode'",
+        ),
+        (
+            "kill: {group: agents}",
+            "foreign-frame: {where: {role: prefill}}",
+            "6:16: unknown key `foreign-frame` (did you mean foreign_frame?)",
         ),
         (', when: {waiting: ">= 20"}', "", "6:5: the step has no trigger (give it one of at, when, after)"),
         ("when:", "at: 5s, when:", "6:47: `at` and `when` exclude each other (one trigger per step)"),

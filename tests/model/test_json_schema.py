@@ -28,12 +28,12 @@ SAMPLES = [
 
 
 def loads(kind: str, document: Any) -> list[str]:
-    """What the loader says of single values and keys, and of a step's triggers, which the schema knows, too."""
+    """What the loader says of single values and keys, and of a step's triggers and actions: the schema knows those."""
     root = tree(document)
     assert isinstance(root, Mapping)
     _, problems = validate(KINDS[kind], root)  # type: ignore[index]
     together = check_scenario(root, None) if kind == "scenario" else ()
-    return [*map(str, problems), *(text for text in map(str, together) if "trigger" in text)]
+    return [*map(str, problems), *(text for text in map(str, together) if "trigger" in text or " action" in text)]
 
 
 def tree(value: Any) -> Node:
@@ -69,12 +69,12 @@ def test_valid_files_are_valid_by_the_schema(kind: str, text: str) -> None:
 
 
 BAD_VALUES = [
-    None, True, False, 0, 1, -1, 2, 5.5, 60, 70000, 20001, 10**7, "", "x", "X", "25s", "25", "300 ms", "5/s", "0/s",
-    "0.0/m", ">= 20", "=> 20", " >=20 ", ">= -1", "all", "wedged", "inconclusive", "healthy", "kill", "chat", "env:K",
-    "env:", "file:", "http://a", "ftp://a", "http://u@h", "http://h/?q", "a" * 64, "server_aborts", "0.5.14", "a/b#1",
-    "/p", "gauge", [], ["x"], ["healthy"], [1], [None], {}, {"x": 1}, {"waiting": ">= 1"}, {"waiting": 1},
-    {"Host": "x"}, {"X-A": "é"}, {"X-A": "y"}, {"verify": True}, {"rate": "5/s"}, {"group": "agents"}, [{}],
-    [{"name": "a"}],
+    None, True, False, 0, 1, -1, 2, 5.5, 60, 70000, 20001, 10**7, "", "x", "X", "25s", "25", "50%", "0%", "STOP",
+    "one", "300 ms", "5/s", "0/s", "0.0/m", ">= 20", "=> 20", " >=20 ", ">= -1", "all", "wedged", "inconclusive",
+    "healthy", "kill", "chat", "env:K", "env:", "file:", "http://a", "ftp://a", "http://u@h", "http://h/?q", "a" * 64,
+    "server_aborts", "0.5.14", "a/b#1", "/p", "gauge", [], ["x"], ["healthy"], [1], [None], {}, {"x": 1},
+    {"waiting": ">= 1"}, {"waiting": 1}, {"Host": "x"}, {"X-A": "é"}, {"X-A": "y"}, {"verify": True}, {"rate": "5/s"},
+    {"group": "agents"}, [{}], [{"name": "a"}],
 ]  # fmt: skip
 
 
@@ -117,7 +117,19 @@ def test_every_key_removed_renamed_or_added_is_judged_alike(kind: str, text: str
             removed = copy.deepcopy(original)
             value = inside(removed, path).pop(key)
             agree(kind, removed)
-            for name in (f"{key}x", key.upper(), "<<", "klass", "for_", "lasts", "at", "when", "kill"):
+            for name in (
+                f"{key}x",
+                key.upper(),
+                "<<",
+                "klass",
+                "for_",
+                "lasts",
+                "at",
+                "when",
+                "kill",
+                "signal",
+                "foreign_frame",
+            ):
                 renamed = copy.deepcopy(removed)
                 inside(renamed, path)[name] = value
                 agree(kind, renamed)

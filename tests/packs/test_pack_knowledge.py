@@ -175,7 +175,9 @@ def test_every_metric_and_timeout_is_documented() -> None:
     for pack in PACKS.values():
         assert [] == [metric.name for metric in pack.metrics if not metric.note]
         assert [] == [
-            timeout.name for timeout in pack.timeouts if not (timeout.env and timeout.source and timeout.note)
+            timeout.name
+            for timeout in pack.timeouts
+            if not (timeout.source and timeout.note and (timeout.env or "There is no setting" in timeout.note))
         ]
 
 

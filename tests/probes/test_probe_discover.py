@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from chaos.model.pack import Pack
+
 PACKS = {name: loaded.value for name, loaded in load_packs().items()}
 PLAN = Plan(scenario="s", time_scale=0.1)
 
@@ -67,9 +69,9 @@ class Deployment:
             )
 
 
-async def look(target: Target, **changes: object) -> Discovery:
+async def look(target: Target, packs: dict[str, Pack] | None = None, **changes: object) -> Discovery:
     async with make_http() as http:
-        return await discover(target, PACKS, PLAN, http=http, clock=VirtualClock(), **changes)
+        return await discover(target, packs or PACKS, PLAN, http=http, clock=VirtualClock(), **changes)
 
 
 async def test_a_whole_deployment_is_seen_with_what_each_node_lets_us_observe(tmp_path: Path) -> None:
@@ -90,11 +92,12 @@ async def test_a_whole_deployment_is_seen_with_what_each_node_lets_us_observe(tm
     assert any("decode-0: process not watched" in note for note in found.seen.not_examined)
 
 
-async def test_the_only_pair_is_covered_by_the_routed_path_and_other_pairs_are_said_to_be_unasked() -> None:
+async def test_a_pack_without_direct_paths_leaves_the_pairs_to_the_router_and_says_so() -> None:
+    routed_only = {**PACKS, "sglang": PACKS["sglang"].model_copy(update={"paths": "routed-only"})}
     async with Deployment().up() as target:
-        one = await look(target)
+        one = await look(target, packs=routed_only)
     async with Deployment(decode=[engine("decode"), engine("decode")]).up() as target:
-        two = await look(target)
+        two = await look(target, packs=routed_only)
     assert [("routed", True), ("prefill-0>decode-0", False)] == [(path.id, path.examined) for path in one.seen.paths]
     assert "only pair" in one.seen.paths[1].reason
     assert not any(note.startswith("path") for note in one.seen.not_examined)
@@ -228,3 +231,19 @@ async def test_without_any_named_model_a_default_is_asked_for_and_said() -> None
     async with Deployment(router={"health": text("")}).up() as target:
         found = await look(target)
     assert ("default", True) == (found.model, any("names its model" in note for note in found.notes))
+
+
+@pytest.mark.parametrize(
+    ("version", "fixed_in"), [("0.5.14", "0.5.16"), ("0.5.16", ""), ("0.5.23", ""), ("", "0.5.16")]
+)
+async def test_a_line_of_a_bug_that_this_version_has_fixed_is_not_blamed_on_it(
+    version: str, fixed_in: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "prefill.log"
+    log.touch()
+    async with Deployment(prefill=[engine("prefill", version)]).up() as target:
+        logged = target.prefill[0].model_copy(update={"log": [str(log)]})
+        found = await look(target.model_copy(update={"prefill": [logged]}))
+    signatures = next(one for one in found.nodes if one.node.role == "prefill").logs[0].signatures
+    guard = next(one for one in signatures if one.id == "nixl-guard-assert")
+    assert (fixed_in, bool(fixed_in)) == (guard.fixed_in, bool(guard.upstream))

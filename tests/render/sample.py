@@ -14,6 +14,7 @@ from chaos.model.verdict import (
     Evidence,
     Finding,
     PathVerdict,
+    Saved,
     Verdict,
     WaveVerdict,
     Wedge,
@@ -384,6 +385,17 @@ def wedged_verdict() -> Verdict:
             ),
         ),
         not_examined=("content of answers: the engine echoes nothing", "data-parallel ranks: one rank only"),
+        saved=(
+            Saved(folder="forensics/0-baseline", reason="baseline", detail="", at_s=1.0, files=5, size=4100,
+                  shows=("prefill-0: 3 stacks saved",)),
+            Saved(folder="forensics/1-fatal-line", reason="fatal-line", detail="prefill-0: the control thread died",
+                  at_s=21.5, files=20, size=152_770,
+                  shows=("prefill-0: thread Thread-6 (bootstrap_thread) gone, 2 stacks saved",
+                         "decode-0: 2 stacks saved"),
+                  missing=("router-0: processes: nobody knows where they are",)),
+            Saved(folder="forensics/2-not-recovered", reason="not-recovered", detail="routed", at_s=70.0, files=20,
+                  size=1_912_470, shows=("prefill-0: thread Thread-6 (bootstrap_thread) gone, 2 stacks saved",)),
+        ),
         allow=("healthy",),
         duration_s=62.0,
     )  # fmt: skip
@@ -419,6 +431,7 @@ def healthy_verdict() -> Verdict:
         waves=(wave, msgspec.structs.replace(wave, cycle=2)),
         wedge=None,
         causes=(),
+        saved=wedged_verdict().saved[:1],
         duration_s=52.0,
     )
 
@@ -502,6 +515,16 @@ def hostile_events() -> list[ev.AnyEvent]:
     stream.add(ev.WaveFired, 3.0, wave=HOSTILE, how=HOSTILE, ordered_ns=stream.ns(3.0), sessions=3)
     stream.add(ev.ProcessSeen, 3.1, node=HOSTILE, pid=1, alive=False, state=HOSTILE)
     stream.add(
+        ev.ForensicsTaken,
+        3.2,
+        folder=HOSTILE,
+        reason=HOSTILE,
+        detail=HOSTILE,
+        files=(HOSTILE,),
+        stacks={HOSTILE: 1},
+        missing=(HOSTILE,),
+    )
+    stream.add(
         ev.EvidenceLost, 3.1, probe=HOSTILE, node=HOSTILE, from_ns=stream.ns(1), to_ns=stream.ns(2), cause=HOSTILE
     )
     stream.add(
@@ -536,5 +559,17 @@ def hostile_verdict() -> Verdict:
             msgspec.structs.replace(base.waves[0], wave=HOSTILE, how=HOSTILE, phases={HOSTILE: 2}, unmet=(HOSTILE,)),
         ),
         not_examined=(HOSTILE,),
+        saved=(
+            Saved(
+                folder=HOSTILE,
+                reason=HOSTILE,
+                detail=HOSTILE,
+                at_s=0,
+                files=1,
+                size=1,
+                shows=(HOSTILE,),
+                missing=(HOSTILE,),
+            ),
+        ),
         allow=(HOSTILE,),
     )

@@ -1,25 +1,99 @@
-"""What a target allows to be done to it is checked before anything is touched."""
+"""What a target allows, and what a fault needs of it, is checked before anything is touched."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+from chaos.engine.faults.processes import processes_of
+from chaos.engine.faults.select import matching
+from chaos.engine.probes.locate import NotLocated
 from chaos.model.errors import Refused
+from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Restart, Signal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from chaos.engine.ports import Restarter
+    from chaos.model.faults import NodeAction
     from chaos.model.scenario import Scenario
-    from chaos.model.target import Target
+    from chaos.model.target import Server, Target
 
 
-def demand(scenario: Scenario, target: Target) -> None:
-    """Raise `Refused` when a step needs what the target file does not allow."""
+def demand(scenario: Scenario, target: Target, restarter: Restarter | None = None) -> None:
+    """Raise `Refused` when a step needs what the target file does not allow or does not tell."""
     if target.environment == "production":
         raise Refused(
             f"{target.name} is a production deployment", hint="this version of pdchaos runs against staging only"
         )
-    needed = sorted({"kill" for step in scenario.timeline} - set(target.allow))
+    actions = [step.action for step in scenario.timeline]
+    needed = sorted({action.permission for action in actions} - set(target.allow))
     if needed:
         raise Refused(
             f"{target.name} does not allow: {', '.join(needed)}",
             hint=f"add it to the target file: allow: [{', '.join([*target.allow, *needed])}]",
         )
+    for step in scenario.timeline:
+        if isinstance(step.action, Kill):
+            continue
+        found = _nodes(step.id, step.action, target)
+        for message, hint in _lacks(step.action, found, restarter):
+            raise Refused(f"{step.id}: {message}", hint=hint)
+
+
+def reach(scenario: Scenario, target: Target) -> None:
+    """Raise `Refused` when a process that a step acts on cannot be found or may not be signalled from here."""
+    for step in scenario.timeline:
+        action = step.action
+        if not isinstance(action, Signal | Restart):
+            continue
+        for server in matching(action.where, target.servers):
+            try:
+                processes = processes_of(server.spec)
+            except NotLocated as why:
+                raise Refused(
+                    f"{step.id}: the process of {server.id} cannot be found: {why}",
+                    hint="give its pidfile, pid or port in the target file, and run pdchaos on its machine",
+                ) from None
+            if isinstance(action, Signal) and not _may_signal(processes[0].pid):
+                raise Refused(
+                    f"{step.id}: this user may not send signals to {server.id}",
+                    hint="run pdchaos as the user of the servers, or as root",
+                )
+
+
+def _nodes(step: str, action: NodeAction, target: Target) -> Sequence[Server]:
+    where, servers = action.where, target.servers
+    found = matching(where, servers)
+    if not found:
+        there = ", ".join(one.id for one in servers if one.role == where.role) or "none"
+        raise Refused(
+            f"{step}: {target.name} has no {where.role} node {where.node or ''}".rstrip(), hint=f"it has: {there}"
+        )
+    if where.number(len(found)) > len(found):
+        raise Refused(
+            f"{step}: {where.told} are wanted, but {target.name} has {len(found)}",
+            hint=f"a lab: --set {where.role}={where.number(len(found))}",
+        )
+    return found
+
+
+def _lacks(action: NodeAction, found: Sequence[Server], restarter: Restarter | None) -> Iterator[tuple[str, str]]:
+    for server in found:
+        if isinstance(action, Restart) and not (restarter and restarter.can_restart(server.id)):
+            yield f"nothing says how to restart {server.id}", "give the server `restart: COMMAND` in the target file"
+        if isinstance(action, ForeignFrame | AbortFrame) and server.spec.bootstrap_port is None:
+            yield (
+                f"the control socket of {server.id} cannot be found",
+                "give the server its `bootstrap_port` in the target file",
+            )
+
+
+def _may_signal(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return False
+    except ProcessLookupError:
+        return True  # it has just ended; applying the fault will say so
+    return True

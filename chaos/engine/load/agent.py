@@ -151,7 +151,8 @@ class Agent:
         """Kill the process: the kernel closes its sockets. The caller has taken the census."""
         self._expected_end = "fault"
         if self._process is not None and self._process.returncode is None:
-            os.kill(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, and has not been waited for yet
+                os.kill(self._process.pid, signal.SIGKILL)
 
     @property
     def returncode(self) -> int | None:

@@ -88,10 +88,12 @@ class Fleet:
         """Requests sent and not yet ended, over all agents."""
         return sum(agent.open_requests for agent in self._agents.values() if agent.alive)
 
-    async def arrived(self, group: str) -> None:
-        """Wait until a group's ramp is over: a wave against 60 sessions must not meet the first 20 of them."""
-        ramp_s = self._groups[group].arrival.ramp
-        await self._clock.sleep(ramp_s - (self._clock.now_ns() - self._begun_ns[group]) / 1e9)
+    async def arrived(self, group: str | None = None) -> None:
+        """Wait until a group's ramp (or all of them) is over: a wave against 60 sessions must not meet the first 20."""
+        now_ns = self._clock.now_ns()
+        names = self._begun_ns if group is None else [group]
+        left_s = [self._groups[name].arrival.ramp - (now_ns - self._begun_ns[name]) / 1e9 for name in names]
+        await self._clock.sleep(max(left_s, default=0.0))
 
     async def finished(self) -> None:
         """Wait until every agent has run out of rounds (for scenarios without a timeline)."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from chaos.engine.probes.canary import CanaryProbe, Route
+from chaos.engine.probes.canary import MAX_OPEN, SOON_BESIDE_PAIRS, CanaryProbe, Pair, Route, pair_soon
 from chaos.engine.probes.liveness import LivenessProbe, health_deadline
 from chaos.engine.probes.logs import LogProbe
 from chaos.engine.probes.metrics import MetricsProbe
 from chaos.engine.probes.ourselves import OurselvesProbe
+from chaos.engine.probes.pairs import rendezvous, rooms
 from chaos.engine.probes.process import ProcessProbe
 from chaos.model.errors import UsageError
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.ports import Clock, Emit
-    from chaos.engine.probes.discover import Discovery
+    from chaos.engine.probes.discover import Discovery, FoundNode
     from chaos.model.events import Plan, QueueReading
-    from chaos.model.scenario import Scenario
+    from chaos.model.scenario import Api, Scenario
 
 
 class Setup(Protocol):
@@ -84,6 +85,11 @@ class Probes:
         self._tasks = [tasks.create_task(probe.run(), name=type(probe).__name__) for probe in runs]
         await asyncio.sleep(0)  # `last` may be asked for at once
 
+    @property
+    def processes(self) -> ProcessProbe:
+        """Who watches the nodes' processes."""
+        return self._process
+
     def readings(self) -> list[QueueReading]:
         """The latest backlog gauges with their age."""
         return self._metrics.readings(self._clock.now_ns())
@@ -91,6 +97,10 @@ class Probes:
     def mark(self) -> None:
         """Something happened to the deployment: send a fresh canary now, however many from before still hang."""
         self._canary.mark()
+
+    def hurry(self, *, on: bool) -> None:
+        """Whether somebody waits for passes in a row on every path; else canaries to single pairs come slowly."""
+        self._canary.hurry(on=on)
 
     def pause_for_idle(self) -> None:
         """No more canaries and health checks, which would move idle gauges; everything passive goes on."""
@@ -134,14 +144,35 @@ class Probes:
 
 
 def _routes(setup: Setup, found: Discovery) -> list[Route]:
-    """The paths that canaries take: this version asks through the router."""
+    """The paths that canaries take: through the router, and straight to each pair that can be asked by itself."""
     api = setup.scenario.canary.api
-    endpoints = found.router.pack.endpoints
+    by_id = {node.node.id: node for node in found.nodes}
+    soon = pair_soon(sum(node.node.role == "prefill" for node in found.nodes))
+    pairs = any(path.examined and path.kind != "routed" for path in found.seen.paths)
+    routes = []
+    for path in found.seen.paths:
+        if not path.examined:
+            continue
+        if path.kind == "routed":
+            url = _asked(found.router, api)
+            routes.append(Route(path=path.id, url=url, api=api, soon=SOON_BESIDE_PAIRS if pairs else MAX_OPEN))
+            continue
+        prefill, decode = (by_id[node] for node in path.nodes)
+        at = rendezvous(prefill)
+        if at is None:
+            raise ValueError(f"{path.id} is examined, but nobody knows where decode finds {prefill.node.id}")
+        pair = Pair(url=_asked(prefill, api), at=at, rooms=rooms())
+        routes.append(Route(path=path.id, url=_asked(decode, api), api=api, pair=pair, soon=soon))
+    return routes
+
+
+def _asked(node: FoundNode, api: Api) -> str:
+    """Where a node takes canaries; raises UsageError when it has no endpoint for their API."""
+    endpoints = node.pack.endpoints
     asked = {"chat": endpoints.chat, "completions": endpoints.completions, "generate": endpoints.generate}[api]
     if not asked:
         raise UsageError(
-            f"canaries cannot ask for {api}: the pack {found.router.pack.name} names no endpoint for it",
+            f"canaries cannot ask for {api}: the pack {node.pack.name} names no endpoint for it",
             hint="choose another canary.api in the scenario",
         )
-    base_url = found.router.base_url
-    return [Route(path=path.id, url=base_url + asked, api=api) for path in found.seen.paths if path.kind == "routed"]
+    return node.base_url + asked

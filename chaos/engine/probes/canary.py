@@ -6,6 +6,11 @@ deadline is reported overdue and stays open while later ones start beside it, ev
 since the last `mark` the next starts `interval * 2**(n-1)` after the one before (never more than a deadline apart),
 and with `MAX_OPEN` open none starts until one ends. A deployment that answers gets one per interval; one that hangs
 still gets fresh ones over more than a minute, also after the recovery budget, without being flooded.
+
+There are as many direct paths as pairs, so these come more gently: at most `PAIRS_PER_TURN` of them start in an
+interval, those first that waited longest, and on a path that hangs only a few start soon: all of them, the routed ones
+and the users' requests hold slots of the same decode nodes, and slots that we fill are a wedge of our making. While
+nobody waits for what they say they come half as often, one at a time.
 """
 
 from __future__ import annotations
@@ -16,31 +21,65 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from chaos.engine.probes.answers import Answer
-from chaos.engine.probes.exchange import exchange, request_body
+from chaos.engine.probes.exchange import Meeting, exchange, exchange_pair, request_body
 from chaos.engine.probes.pace import Pace
 from chaos.model.events import EndedBy, RequestEnded, RequestOverdue, RequestStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import httpx
 
     from chaos.engine.ports import Clock, Emit
+    from chaos.engine.probes.pairs import Rendezvous
     from chaos.model.events import RequestKind
     from chaos.model.scenario import Api
 
 MAX_OPEN = 8
 """Open canaries per path, of those begun since the last mark: each holds a slot of the deployment it observes."""
+SOON_BESIDE_PAIRS = 5
+"""Where pairs are asked by themselves, so many routed canaries hang before the next one waits for `LATER`."""
+PAIRS_SOON = 6
+"""As that, for the pairs of one decode node together: each prefill node's has its share, one to `MOST_SOON`."""
+MOST_SOON = 3
+MORE_LATER = 3
+LATER = 3
+"""The next canary of a path on which enough hang comes so many deadlines later: has it healed meanwhile?"""
+PAIRS_PER_TURN = 4
+"""Direct canaries that may start in one interval, over all pairs."""
+UNHURRIED = 2
+"""How many times slower direct canaries come while nobody waits for them."""
 _FAILED_ON_THE_WAY = frozenset({"connect", "refused", "reset", "protocol", "timeout"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """The prefill side of a direct path: where it takes the same body, where decode finds it, and rooms to meet in."""
+
+    url: str
+    at: Rendezvous
+    rooms: Iterator[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A path of the deployment that canaries take."""
+    """A path of the deployment that canaries take; `url` is the server that answers (decode, where it is a pair)."""
 
     path: str
     url: str
     api: Api
+    pair: Pair | None = None
+    soon: int = MAX_OPEN  # canaries that may hang before the next one waits for `LATER`
+
+    @property
+    def max_open(self) -> int:
+        """How many canaries begun since the last mark may be open on it."""
+        return min(self.soon + MORE_LATER, MAX_OPEN)
+
+
+def pair_soon(prefill_nodes: int) -> int:
+    """How many canaries may soon hang on one of a decode node's pairs."""
+    return min(max(PAIRS_SOON // prefill_nodes, 1), MOST_SOON)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,6 +91,7 @@ class _Canary:
     sent_ns: int
     deadline_s: float
     epoch: int
+    meeting: Meeting | None
     answer: Answer = field(default_factory=Answer)
     ended: bool = False
     overdue: bool = False
@@ -92,6 +132,7 @@ class CanaryProbe:
         self._last_start_ns: dict[str, int] = {}
         self._epoch = 0
         self._paused = False
+        self._hurried = True
         self._stopping = False
         self._group: asyncio.TaskGroup | None = None
         self._closed = asyncio.Event()
@@ -116,6 +157,10 @@ class CanaryProbe:
         """Start canaries again, as on a deployment not yet asked."""
         self._paused = False
         self.mark()
+
+    def hurry(self, *, on: bool) -> None:
+        """Whether somebody waits for passes in a row on every path (baseline, recovery)."""
+        self._hurried = on
 
     def mark(self) -> None:
         """Something happened (a wave): the next canary is due at once, whatever still hangs from before."""
@@ -162,30 +207,48 @@ class CanaryProbe:
             intended_ns = await pace.next()
             if self._paused or self._stopping:
                 continue
-            for route in self._routes:
-                if self._due(route, intended_ns):
-                    self._start(route, intended_ns, self._deadline_s)
+            for route in self._turn(intended_ns):
+                self._start(route, intended_ns, self._deadline_s)
+
+    def _turn(self, now_ns: int) -> list[Route]:
+        """The paths that get a canary now."""
+        due = [route for route in self._routes if self._due(route, now_ns)]
+        pairs = [route for route in due if route.pair]
+        pairs.sort(key=lambda route: self._last_start_ns.get(route.path, 0))
+        most = PAIRS_PER_TURN if self._hurried else PAIRS_PER_TURN // UNHURRIED
+        return [route for route in due if not route.pair] + pairs[:most]
 
     def _due(self, route: Route, now_ns: int) -> bool:
         """Whether the path gets another canary now: sooner the fewer of this epoch still wait on it."""
         waiting = sum(canary.route == route and canary.epoch == self._epoch for canary in self._open)
         last_ns = self._last_start_ns.get(route.path)
-        if last_ns is None or waiting == 0:
+        if last_ns is None:
             return True
-        if waiting >= MAX_OPEN:
+        if waiting >= (1 if route.pair and not self._hurried else route.max_open):
             return False
-        gap_s = min(self._interval_s * 2 ** (waiting - 1), max(self._deadline_s, self._interval_s))
-        return now_ns - last_ns >= int(gap_s * 1e9)
+        # Turns come an interval apart; half of one is no reason to wait for the next.
+        return now_ns - last_ns >= int((self._gap_s(route, waiting) - self._interval_s / 2) * 1e9)
+
+    def _gap_s(self, route: Route, waiting: int) -> float:
+        """How long after the one before the next canary of a path starts while `waiting` of them hang."""
+        slow = UNHURRIED if route.pair and (waiting or not self._hurried) else 1
+        if waiting == 0:
+            return slow * self._interval_s
+        if waiting >= route.soon:
+            return LATER * self._deadline_s
+        return min(slow * self._interval_s * (1 << (waiting - 1)), max(self._deadline_s, slow * self._interval_s))
 
     def _start(self, route: Route, intended_ns: int, deadline_s: float) -> _Canary:
         if self._group is None:
             raise RuntimeError("canaries need `run` to be running")
+        pair = route.pair
         canary = _Canary(
             req=f"{self._kind}-{next(self._numbers):06d}",
             route=route,
             sent_ns=self._clock.now_ns(),
             deadline_s=deadline_s,
             epoch=self._epoch,
+            meeting=Meeting(host=pair.at.host, port=pair.at.port, room=next(pair.rooms)) if pair else None,
         )
         self._last_start_ns[route.path] = intended_ns
         self.started += 1
@@ -199,6 +262,7 @@ class CanaryProbe:
                 intended_ns=intended_ns,
                 sent_ns=canary.sent_ns,
                 api=route.api,
+                room=canary.meeting.room if canary.meeting else None,
             )
         )
         watch = self._group.create_task(self._watch(canary))
@@ -239,16 +303,29 @@ class CanaryProbe:
         )
 
     async def _exchange(self, canary: _Canary) -> None:
-        """One request from sending to the end of its response."""
-        await exchange(
-            self._http,
-            canary.route.url,
-            request_body(canary.route.api, self._run_id, canary.req, model=self._model, max_tokens=self._max_tokens),
-            headers=self._headers,
-            answer=canary.answer,
-            clock=self._clock,
-            answered=lambda: self._end(canary),
+        """One request from sending to the end of its response, or of both responses."""
+        route, answer = canary.route, canary.answer
+        body = request_body(
+            route.api,
+            self._run_id,
+            canary.req,
+            model=self._model,
+            max_tokens=self._max_tokens,
+            meeting=canary.meeting,
         )
+
+        def answered() -> None:
+            self._end(canary)
+
+        if route.pair is None:
+            await exchange(
+                self._http, route.url, body, headers=self._headers, answer=answer, clock=self._clock, answered=answered
+            )
+        else:
+            urls = (route.pair.url, route.url)
+            await exchange_pair(
+                self._http, urls, body, headers=self._headers, answer=answer, clock=self._clock, answered=answered
+            )
 
     def _end(self, canary: _Canary) -> None:
         if canary.ended:

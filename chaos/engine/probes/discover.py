@@ -13,9 +13,11 @@ from chaos.engine.probes.liveness import HealthSource
 from chaos.engine.probes.locate import NotLocated, locate
 from chaos.engine.probes.logs import LogSource
 from chaos.engine.probes.metrics import MetricsSource
+from chaos.engine.probes.pairs import ONLY_PAIR, pair_paths
 from chaos.engine.probes.process import ProcessSource
 from chaos.model import events as ev
 from chaos.model.errors import Unfit, UsageError
+from chaos.model.versions import in_range, version_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,12 +25,10 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.ports import Clock
-    from chaos.model.pack import Pack
+    from chaos.model.pack import Pack, Signature
     from chaos.model.target import ServerSpec, Target
 
 NO_MODEL = "default"
-ONLY_PAIR = "the only pair there is; the routed path takes it"
-OTHER_PAIRS = "canaries go through the router, which chooses the pair; this one is not asked by itself"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,14 @@ class FoundNode:
 
     node: ev.Node
     pack: Pack
+    spec: ServerSpec
     base_url: str
     metrics: MetricsSource | None
     health: HealthSource | None
     logs: tuple[LogSource, ...]
     process: ProcessSource | None
     models: tuple[str, ...] = ()
+    dp_size: int = 1  # data-parallel ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ async def discover(
     """Ask every server of the target. Raises Unfit when one does not answer or is not what the target says."""
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
     inquiry = Inquiry(http, headers, plan.time_scale)
-    servers = [(name, role, spec, _pack(packs, target, role)) for name, role, spec in _servers(target)]
+    servers = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in target.servers]
     async with asyncio.TaskGroup() as group:
         looks = [group.create_task(_look(*server, inquiry)) for server in servers]
     looked = [look.result() for look in looks]
@@ -105,18 +107,13 @@ async def discover(
         gauge_lag_s=_gauge_lag(target, list(used.values()), plan.time_scale),
         not_examined=(*unasked, *notes),
         metrics=_metric_uses(list(used.values())),
+        threads=tuple(
+            ev.ThreadUse(name=thread.name, roles=tuple(thread.roles), side=thread.side, title=thread.title)
+            for pack in used.values()
+            for thread in pack.threads
+        ),
     )
     return Discovery(seen=seen, model=model or NO_MODEL, nodes=nodes, headers=headers, notes=tuple(notes))
-
-
-def _servers(target: Target) -> list[tuple[str, ev.Role, ServerSpec]]:
-    """Every server with its identity: the target's name for it, else role and ordinal."""
-    roles: list[tuple[ev.Role, list[ServerSpec]]] = [
-        ("router", [target.router]),
-        ("prefill", target.prefill),
-        ("decode", target.decode),
-    ]
-    return [(spec.name or f"{role}-{n}", role, spec) for role, specs in roles for n, spec in enumerate(specs)]
 
 
 def _pack(packs: Mapping[str, Pack], target: Target, role: ev.Role) -> Pack:
@@ -134,7 +131,7 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
     version = said.info.version or ""
     health = HealthSource(node=name, base_url=base_url, endpoints=said.liveness) if said.liveness else None
     metrics = await _metrics(name, role, spec, pack, version, inquiry, notes, problems)
-    logs = _logs(name, role, spec, pack, notes, problems)
+    logs = _logs(name, role, spec, pack, version, notes, problems)
     process = await asyncio.to_thread(_process, name, spec, notes, problems)
     observes = {"liveness": health, "metrics": metrics, "log": logs, "process": process}
     node = ev.Node(
@@ -150,12 +147,14 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
     found = FoundNode(
         node=node,
         pack=pack,
+        spec=spec,
         base_url=base_url,
         metrics=metrics,
         health=health,
         logs=logs,
         process=process,
         models=said.models,
+        dp_size=max(said.info.dp_size or 1, 1),
     )
     return _Looked(found, notes, problems)
 
@@ -211,10 +210,10 @@ async def _metrics(
 
 
 def _logs(
-    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, notes: list[str], problems: list[str]
+    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, version: str, notes: list[str], problems: list[str]
 ) -> tuple[LogSource, ...]:
     """All logs the target names."""
-    signatures = tuple(signature for signature in pack.signatures if role in signature.roles)
+    signatures = tuple(_as_of(version, signature) for signature in pack.signatures if role in signature.roles)
     sources = []
     for n, log in enumerate(spec.log):
         stream = "log" if len(spec.log) == 1 else f"log-{n}"
@@ -227,6 +226,12 @@ def _logs(
     if not spec.log:
         notes.append(f"{name}: no log (the target names none)")
     return tuple(sources)
+
+
+def _as_of(version: str, signature: Signature) -> Signature:
+    """The signature as it holds in a version: where its bug is fixed already, the same line has another cause."""
+    fixed = signature.fixed_in and version_key(version) is not None and in_range(version, since=signature.fixed_in)
+    return signature.model_copy(update={"upstream": "", "fixed_in": ""}) if fixed else signature
 
 
 def _process(name: str, spec: ServerSpec, notes: list[str], problems: list[str]) -> ProcessSource | None:
@@ -242,14 +247,8 @@ def _process(name: str, spec: ServerSpec, notes: list[str], problems: list[str])
 
 
 def _paths(nodes: tuple[FoundNode, ...]) -> tuple[ev.Path, ...]:
-    prefill = [found.node.id for found in nodes if found.node.role == "prefill"]
-    decode = [found.node.id for found in nodes if found.node.role == "decode"]
-    pairs = [(p, d) for p in prefill for d in decode]
-    reason = ONLY_PAIR if len(pairs) == 1 else OTHER_PAIRS
-    return (
-        ev.Path(id="routed", kind="routed", nodes=tuple(found.node.id for found in nodes)),
-        *(ev.Path(id=f"{p}>{d}", kind="direct", nodes=(p, d), examined=False, reason=reason) for p, d in pairs),
-    )
+    routed = ev.Path(id="routed", kind="routed", nodes=tuple(found.node.id for found in nodes))
+    return (routed, *pair_paths(nodes))
 
 
 def _timeouts(target: Target, packs: list[Pack], time_scale: float) -> tuple[ev.EngineTimeout, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from chaos.engine.probes.answers import Answer
 from chaos.engine.probes.http import TRANSPORT_ERRORS, describe
 from chaos.engine.probes.sse import SseDecoder, SseError
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.ports import Clock
-    from chaos.engine.probes.answers import Answer
     from chaos.model.scenario import Api
 
 DRAIN_S = 5.0
@@ -28,7 +29,22 @@ HTTP_OK = 200
 HEAD_BYTES = 64 << 10
 
 
-def request_body(api: Api, run_id: str, req: str, *, model: str, max_tokens: int) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """Where the two servers of a pair meet for one request."""
+
+    host: str
+    port: int
+    room: int
+
+    def fields(self) -> dict[str, str | int]:
+        """What the router would add to the body."""
+        return {"bootstrap_host": self.host, "bootstrap_port": self.port, "bootstrap_room": self.room}
+
+
+def request_body(
+    api: Api, run_id: str, req: str, *, model: str, max_tokens: int, meeting: Meeting | None = None
+) -> bytes:
     """The request. Its first word is new to any cache.
 
     Its id, `canary-RUN-000123`, begins as packs expect of our own traffic, is no prefix of another one (SGLang's
@@ -38,9 +54,10 @@ def request_body(api: Api, run_id: str, req: str, *, model: str, max_tokens: int
     digest = hashlib.sha256(f"{run_id}/{req}".encode()).hexdigest()
     prompt = " ".join([digest[:16], *(digest[n : n + 3] for n in range(16, 16 + 3 * PROMPT_WORDS, 3))])
     rid = f"{kind}-{run_id}-{number}"
+    where = meeting.fields() if meeting else {}
     if api == "generate":
         sampling = {"max_new_tokens": max_tokens, "temperature": 0}
-        return msgspec.json.encode({"text": prompt, "sampling_params": sampling, "stream": True, "rid": rid})
+        return msgspec.json.encode({"text": prompt, "sampling_params": sampling, "stream": True, "rid": rid, **where})
     asked = {"messages": [{"role": "user", "content": prompt}]} if api == "chat" else {"prompt": prompt}
     return msgspec.json.encode(
         {
@@ -52,6 +69,7 @@ def request_body(api: Api, run_id: str, req: str, *, model: str, max_tokens: int
             "stream_options": {"include_usage": True},
             "rid": rid,
             "user": rid,
+            **where,
         }
     )
 
@@ -65,10 +83,12 @@ async def exchange(
     answer: Answer,
     clock: Clock,
     answered: Callable[[], None],
+    whole: bool = True,
 ) -> None:
     """Send `body` and fold what comes back into `answer`; `answered` is called once a stream is complete.
 
-    There is no timeout: only cancelling it hangs up.
+    There is no timeout: only cancelling it hangs up. An answer that need not be `whole` may lack its tokens and its end
+    marker, not the end of its response.
     """
     try:
         async with http.stream("POST", url, content=body, headers=dict(headers), timeout=None) as response:
@@ -81,14 +101,52 @@ async def exchange(
                 answer.fail("protocol", "one JSON object where a stream was asked for")
             else:
                 async with aclosing(cast("AsyncGenerator[bytes, None]", response.aiter_raw())) as chunks:
-                    await _read(chunks, answer, clock)
+                    await _read(chunks, answer, clock, whole=whole)
                     answered()
                     await _drain(chunks)
     except TRANSPORT_ERRORS as error:
         answer.fail(*describe(error))
 
 
-async def _read(chunks: AsyncIterator[bytes], answer: Answer, clock: Clock) -> None:
+async def exchange_pair(
+    http: httpx.AsyncClient,
+    urls: tuple[str, str],
+    body: bytes,
+    *,
+    headers: Mapping[str, str],
+    answer: Answer,
+    clock: Clock,
+    answered: Callable[[], None],
+) -> None:
+    """Send `body` to prefill and decode at once; decode's answer is the answer, and as for a router prefill must end.
+
+    When one side fails the other is still read to its end, however long that takes: hanging up on it is a fault.
+    """
+    of_prefill = Answer()
+    left = len(urls)
+
+    def half() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            _join(answer, of_prefill)
+            answered()
+
+    async with asyncio.TaskGroup() as group:
+        for url, of, whole in ((urls[0], of_prefill, False), (urls[1], answer, True)):
+            group.create_task(
+                exchange(http, url, body, headers=headers, answer=of, clock=clock, answered=half, whole=whole)
+            )
+    _join(answer, of_prefill)
+
+
+def _join(answer: Answer, of_prefill: Answer) -> None:
+    if of_prefill.error:
+        answer.fail(of_prefill.error, f"prefill: {of_prefill.detail}")
+        answer.status = answer.status if of_prefill.status in (None, HTTP_OK) else of_prefill.status
+
+
+async def _read(chunks: AsyncIterator[bytes], answer: Answer, clock: Clock, *, whole: bool) -> None:
     """Read events until the answer is complete.
 
     What cannot be read is still read to its end: the engine may be at work on it, and hanging up is a fault.
@@ -110,7 +168,8 @@ async def _read(chunks: AsyncIterator[bytes], answer: Answer, clock: Clock) -> N
     else:
         for event in decoder.finish():
             answer.event(event, clock.now_ns())
-    answer.end()
+    if whole:
+        answer.end()
 
 
 async def _head(response: httpx.Response) -> bytes:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from chaos.model.events import Sample
+from chaos.model.events import MetricPurpose, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ class Wanted:
 
     name: str
     kind: Literal["gauge", "counter"]
-    use: Literal["queue", "progress", "aborts", "info"]
+    use: MetricPurpose
     exposed: tuple[str, ...]
     where: tuple[tuple[str, str], ...] = ()  # labels a sample must carry
 

@@ -74,6 +74,18 @@ class ProcessProbe:
         for watched in self._watched:
             await self._look_at(watched, always=always)
 
+    def located(self) -> dict[str, Located]:
+        """Where each node's process is now."""
+        return {watched.source.node: watched.now for watched in self._watched}
+
+    async def tell_threads(self, node: str, names: tuple[str, ...]) -> None:
+        """Emit a look at a node with the names of its Python threads, which somebody has just read."""
+        for watched in self._watched:
+            if watched.source.node == node:
+                seen = await asyncio.to_thread(observe, node, watched.now, watched.children)
+                told = msgspec.structs.replace(seen, threads=names, threads_by="python")
+                self._emit(_stamped(told, self._clock.now_ns()))
+
     async def finish(self) -> None:
         """The last look: it says what is alive at the end."""
         await self.look(always=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.judge.deeds import dying_words
 from chaos.judge.metrics import floors, open_requests
 from chaos.judge.processes import replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
+from chaos.judge.threads import threads
 from chaos.judge.units import count, listed
 from chaos.judge.windows import load_start
 from chaos.model.outcomes import Outcome
@@ -78,6 +80,7 @@ def _leaking(case: Case) -> Answered:
 def _floors(case: Case) -> Answered:
     """Only what exceeds our own open requests is lost: a hung canary of ours rightly sits in a queue."""
     known, missing = floors(case.facts)
+    missing = [node for node in missing if node not in case.down_nodes()]  # the dead hold nothing
     idle_ns = case.facts.phase_start("idle", last=True) or 0
     ours = open_requests(case.facts, idle_ns)
     above = [floor for floor in known if floor.excess > 0]
@@ -104,7 +107,7 @@ def _held(floor: Floor) -> Evidence:
 
 def _damaged(case: Case) -> Answered:
     facts = case.facts
-    fatal = [hit for hit in facts.hits if is_fatal(hit)]
+    fatal = [hit for hit in facts.hits if is_fatal(hit) and not dying_words(facts, hit)]
     dead = [one for one in case.dead if not one.ours]
     told = [fact(f"{one.what}; we did not do it", one.seqs) for one in dead]
     told += [fact(f"{hit.node} logged: {hit.line.strip()[:200]}", [hit.seq]) for hit in _first_of_each_signature(fatal)]
@@ -124,6 +127,18 @@ def _first_of_each_signature(hits: list[ev.LogHit]) -> list[ev.LogHit]:
     return list(first.values())
 
 
+def _threads_alive(case: Case) -> Answered:
+    """Known only where somebody could look into the processes, before the load and after it."""
+    seen = threads(case.facts)
+    if seen.gone:
+        return no(*(fact(one.text, one.seqs) for one in seen.gone), outcome=Outcome.DAMAGED)
+    if seen.unknown:
+        return unknown(fact(f"nobody could read the threads of {listed(seen.unknown)} before the load and after it"))
+    if seen.alive:
+        return yes(fact(f"still there: {listed(seen.alive)}", seen.seqs))
+    return not_applicable(fact("no thread is known that a node cannot serve without"))
+
+
 def _degraded(_case: Case) -> Answered:
     return not_applicable(fact("no control arm at the same load was run"))
 
@@ -134,5 +149,8 @@ DAMAGE = (
     Question("processes-known", "Were the processes looked at to the end?", _processes_known),
     Question("leaking", "Does a queue keep at rest what it did not hold before the load?", _leaking),
     Question("damaged", "Is there fatal evidence, whether or not fresh requests pass?", _damaged, required=False),
+    Question(
+        "threads-alive", "Does every thread still run that a node cannot serve without?", _threads_alive, required=False
+    ),
     Question("degraded", "Is the target slower than a control arm at the same load?", _degraded, required=False),
 )

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.judge.canaries import Fate, look
+from chaos.judge.case import excuse
 from chaos.judge.paths import State
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import listed, ns, span
+from chaos.judge.workers import Part
 from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
     from chaos.judge.case import Case
     from chaos.judge.paths import PathRun
+    from chaos.judge.workers import WorkerRun
     from chaos.model.verdict import Evidence
 
 
@@ -45,8 +48,10 @@ def _last_canaries(case: Case) -> Answered:
     if entered_ns is None or idle_ns is None or idle_ns > entered_ns:
         return unknown(fact("the run did not reach its last canaries after an idle time"))
     horizon, deadline_ns = facts.last_ns or 0, ns(facts.plan.canary_deadline_s)
-    told, bad, open_ = [], False, not facts.paths()
-    for path in facts.paths():
+    given_up = {run.path.id for run in case.given_up if run.window is case.last_window}
+    paths = [path for path in facts.paths() if path.id not in given_up]
+    told, bad, open_ = [], False, not paths
+    for path in paths:
         seen = [look(c, horizon, deadline_ns) for c in facts.by_path.get(path.id, ()) if c.begun_ns >= entered_ns]
         bad = bad or any(s.fate.bad for s in seen)
         passed = any(s.fate is Fate.PASS for s in seen)
@@ -69,7 +74,13 @@ def _wedged(case: Case) -> Answered:
         return no(fact("what fails has a dead process on it: crashed, not wedged"))
     down = [run for run in case.runs if run.state.wedged]
     if down:
-        return unknown(*(fact(f"{_where(run)}: we killed a process on it and nobody brought it back") for run in down))
+        return unknown(
+            *(
+                fact(f"{_where(run)}: {dead.what}, which is our doing, and nobody brought it back", dead.seqs)
+                for run in down
+                for dead in excuse(case.facts, run, case.down)[:1]
+            )
+        )
     undecided = [run for run in case.runs if run.state is State.UNDECIDED]
     return unknown(*map(_fared, undecided)) if undecided else no(fact("fresh requests complete on every path"))
 
@@ -79,9 +90,37 @@ def _crashed(case: Case) -> Answered:
         return not_applicable(fact("no process could be looked at"))
     crashed = [run for run in case.runs if case.crashed(run)]
     if crashed:
-        told = [fact(f"{dead.what}; we did not do it", dead.seqs) for run in crashed for dead in case.dead_on(run)]
+        told = [
+            fact(f"{dead.what}; we did not do it", dead.seqs)
+            for run in crashed
+            for dead in case.dead_on(run)
+            if not dead.ours
+        ]
         return yes(*dict.fromkeys(told), *map(_fared, crashed), outcome=Outcome.CRASHED)
     return no(fact("no path that fails has a process on it that died by itself"))
+
+
+def _workers_serve(case: Case) -> Answered:
+    """A worker that gets no request any more fails none, so only its own counter can tell that it is lost."""
+    if not case.workers:
+        return not_applicable(
+            fact("no worker has peers and a counter of its requests while no canary asks it by itself")
+        )
+    dead = [run for run in case.workers if run.part is Part.LOST and case.dead_at(run.node)]
+    if dead:
+        told = [fact(f"{one.what}; we did not do it", one.seqs) for run in dead for one in case.dead_at(run.node)]
+        return no(*dict.fromkeys(told), *map(_took_part, dead), outcome=Outcome.CRASHED)
+    if case.lost_workers:
+        return no(*map(_took_part, case.lost_workers), outcome=Outcome.WEDGED)
+    back = [run for run in case.workers if run.part is Part.BACK]
+    if back:
+        return no(*map(_took_part, back), outcome=Outcome.SLOW_RECOVERY)
+    open_ = [run for run in case.workers if run.part in (Part.UNREAD, Part.UNDECIDED)]
+    return unknown(*map(_took_part, open_)) if open_ else yes(*map(_took_part, case.workers))
+
+
+def _took_part(run: WorkerRun) -> Evidence:
+    return fact(f"{run.node} {run.window.after}: {run.why}", run.seqs)
 
 
 def _recovered_in_time(case: Case) -> Answered:
@@ -139,6 +178,7 @@ def _fared(run: PathRun) -> Evidence:
 SERVING = (
     Question("crashed", "Did a process on a failing path die by itself?", _crashed, required=False),
     Question("wedged", "Do fresh requests no longer complete past the budget, with no other explanation?", _wedged),
+    Question("workers-serve", "Does every worker that took requests before take them again?", _workers_serve),
     Question("recovered-in-time", "Did every path recover within the budget?", _recovered_in_time),
     Question("overloaded", "Is a late path only busy with users' work?", _overloaded, required=False),
     Question("paths-serve", "Does every path serve from within the budget to the end?", _paths_serve),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from chaos.judge.canaries import Fate, look
 from chaos.judge.facts import FIRST_SEQ
 from chaos.judge.landing import missing_cycles, waves
-from chaos.judge.paths import State
+from chaos.judge.paths import State, passes_for
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import between, count, listed, ns
 from chaos.judge.windows import load_start
@@ -51,9 +51,9 @@ def _baseline_served(case: Case) -> Answered:
     facts = case.facts
     loaded_ns = load_start(facts)
     until_ns = facts.last_ns if loaded_ns is None else loaded_ns
-    wanted = facts.plan.canaries_in_a_row
     told, answers = [], set()
     for path in facts.paths():
+        wanted = passes_for(path, facts.plan)
         begun = [c for c in facts.by_path.get(path.id, ()) if c.begun_ns < (until_ns or 0)]
         seen = [
             look(c, until_ns or 0, ns(facts.plan.canary_deadline_s)) for c in sorted(begun, key=lambda c: c.begun_ns)

@@ -1,0 +1,40 @@
+"""What faults are given by the run: the load, the nodes, and the ways to reach them."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    import httpx
+
+    from chaos.engine.load.fleet import Fleet
+    from chaos.engine.ports import Clock, Emit, Restarter
+    from chaos.engine.probes import Probes
+    from chaos.engine.probes.liveness import HealthSource
+    from chaos.model.target import Server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultKit:
+    """What a fault needs from the run."""
+
+    fleet: Fleet
+    probes: Probes
+    emit: Emit
+    clock: Clock
+    servers: tuple[Server, ...] = ()
+    health: Mapping[str, HealthSource] = field(default_factory=dict)  # by node
+    http: httpx.AsyncClient | None = None
+    restarter: Restarter | None = None
+    seed: int = 1
+    time_scale: float = 1.0
+    standing: AsyncExitStack = field(default_factory=AsyncExitStack)
+    """Undoes what still stands: closed by the run on every way out."""
+    before_restart: Callable[[str], Awaitable[None]] | None = None
+    """Saves what the end of a process would take along; told which nodes."""
+    leftovers: list[str] = field(default_factory=list)
+    """What could not be undone."""

@@ -1,0 +1,206 @@
+"""The life of every fault: planned, applied, verified, reverted, revert-verified; each stage is an event.
+
+Verified means measured, not assumed. A fault is an async context manager: entering applies and verifies it, leaving
+undoes it, whatever the way out. Nothing here raises for a fault that failed: the events say so, and the judge reads
+them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from chaos.engine.faults.census import tell_census
+from chaos.engine.faults.select import choose
+from chaos.model import events as ev
+from chaos.model.faults import Kill
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from chaos.engine.faults.kit import FaultKit
+    from chaos.model.faults import NodeAction
+    from chaos.model.scenario import Step
+    from chaos.model.target import Server
+
+
+class NotApplied(Exception):
+    """The fault could not be applied; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of one stage. `ok` without facts is no proof, so there is always at least one."""
+
+    ok: bool
+    facts: dict[str, str] = field(default_factory=dict)
+    detail: str = ""
+
+
+class Fault(ABC):
+    """One fault of one cycle."""
+
+    def __init__(self, step: Step, kit: FaultKit, *, cycle: int = 1) -> None:
+        self.step = step
+        self.kit = kit
+        self.cycle = cycle
+        self.lasts_s = None if step.lasts is None else step.lasts * kit.time_scale
+        self.stands = False  # applied, and not undone
+        self._applied_ns = 0
+
+    # ------------------------------------------------------------------------------------ what a kind says of itself
+
+    @property
+    def group(self) -> str | None:
+        """The group whose sessions it hits; None where it does not hit clients."""
+        return None
+
+    @property
+    def plan(self) -> dict[str, str]:
+        """What it means to do."""
+        return {"what": self.step.action.told}
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes whose processes it acts on."""
+        return ()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Those processes."""
+        return ()
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends processes of nodes on purpose."""
+        return False
+
+    @property
+    def reversal(self) -> str:
+        """What undoes it."""
+        return "none"
+
+    @property
+    def ttl_s(self) -> float | None:
+        """After how long it ends on the host by itself, should we be gone."""
+        return None
+
+    @abstractmethod
+    async def apply(self) -> Measured:
+        """Break it. Raises NotApplied when nothing was touched."""
+
+    @abstractmethod
+    async def verify(self) -> Measured:
+        """Measure that it took effect."""
+
+    async def still(self) -> Measured:
+        """Measure that it has lasted until now, right before it is undone."""
+        return Measured(ok=True)
+
+    async def revert(self) -> Measured:
+        """Undo it; the undoing itself happens before anything is awaited."""
+        raise NotImplementedError
+
+    async def verify_reverted(self) -> Measured:
+        """Measure that nothing of it is left."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------------------------ the life
+
+    def planned(self) -> None:
+        """Journal that it is meant to happen."""
+        self._tell("planned", Measured(ok=True, facts=self.plan))
+
+    def gave_up(self, why: str) -> None:
+        """Journal that its trigger never came: nothing was broken, nothing was learnt."""
+        self._tell("applied", Measured(ok=False, detail=why))
+
+    async def __aenter__(self) -> Self:
+        """Apply and verify."""
+        try:
+            await self.inject()
+        except BaseException:
+            await self.undo()  # a Ctrl-C between the two
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Undo what still stands."""
+        await self.undo()
+
+    async def inject(self) -> None:
+        """Apply, then verify by measurement."""
+        try:
+            applied = await self.apply()
+        except NotApplied as why:
+            self._tell("applied", Measured(ok=False, detail=str(why)))
+            return
+        self._applied_ns = self.kit.clock.now_ns()
+        self._tell("applied", applied)
+        self._tell("verified", await self.verify())
+
+    async def hold(self) -> None:
+        """Wait for as long as the step says, from the moment it was applied."""
+        if self.stands and self.lasts_s is not None:
+            passed_s = (self.kit.clock.now_ns() - self._applied_ns) / 1e9
+            await self.kit.clock.sleep(max(self.lasts_s - passed_s, 0.0))
+
+    async def undo(self) -> None:
+        """Undo it and verify that; does nothing when there is nothing to undo (any more)."""
+        if not self.stands:
+            return
+        lasted = await self.still()
+        if not lasted.ok:
+            self._tell("verified", lasted)
+        self.stands = False
+        self._tell("reverted", await self.revert())
+        clean = await self.verify_reverted()
+        self._tell("revert-verified", clean)
+        if not clean.ok:
+            self.kit.leftovers.append(f"{self.step.id}: {clean.detail}")
+
+    def _tell(self, stage: ev.Stage, measured: Measured) -> None:
+        self.kit.emit(
+            ev.FaultStep(
+                t_ns=self.kit.clock.now_ns(),
+                fault=self.step.id,
+                kind=self.step.action.kind,
+                stage=stage,
+                ok=measured.ok,
+                measured=measured.facts,
+                detail=measured.detail,
+                ttl_s=self.ttl_s,
+                reversal=self.reversal,
+                nodes=self.nodes,
+                pids=self.pids,
+                ends=self.ends,
+            )
+        )
+
+
+class NodeFault(Fault):
+    """A fault that acts on nodes. The census of all sessions is taken just before."""
+
+    def __init__(self, step: Step, kit: FaultKit, *, cycle: int = 1) -> None:
+        super().__init__(step, kit, cycle=cycle)
+        self.chosen: tuple[Server, ...] = choose(self.action.where, kit.servers, turn=kit.seed - 1 + cycle - 1)
+
+    @property
+    def action(self) -> NodeAction:
+        """What the step does to nodes."""
+        action = self.step.action
+        assert not isinstance(action, Kill)  # noqa: S101 - the registry sees to it
+        return action
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The chosen ones."""
+        return tuple(server.id for server in self.chosen)
+
+    async def inject(self) -> None:
+        """Count who is in which phase, then apply and verify."""
+        tell_census(self.step, self.kit, self.kit.fleet.census(), self.kit.clock.now_ns())
+        await super().inject()

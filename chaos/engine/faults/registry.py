@@ -1,0 +1,30 @@
+"""Which fault plays which action. A new kind of fault is one line here and a module beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.engine.faults.frames import AbortFrameFault, ForeignFrameFault
+from chaos.engine.faults.restarts import RestartFault
+from chaos.engine.faults.signals import SignalFault
+from chaos.engine.faults.waves import Wave
+from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Restart, Signal
+
+if TYPE_CHECKING:
+    from chaos.engine.faults.kit import FaultKit
+    from chaos.engine.faults.life import Fault
+    from chaos.model.scenario import Step
+    from chaos.model.section import Section
+
+FAULTS: dict[type[Section], type[Fault]] = {
+    Kill: Wave,
+    Signal: SignalFault,
+    Restart: RestartFault,
+    ForeignFrame: ForeignFrameFault,
+    AbortFrame: AbortFrameFault,
+}
+
+
+def prepare(step: Step, kit: FaultKit, *, cycle: int = 1) -> Fault:
+    """The fault that a step of the timeline asks for; nothing is touched yet."""
+    return FAULTS[type(step.action)](step, kit, cycle=cycle)

@@ -1,0 +1,182 @@
+"""Restarts nodes, and measures that the old process is gone, that a newer one is there, and that it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING
+
+from chaos.engine.faults.life import Measured, NodeFault, NotApplied
+from chaos.engine.faults.processes import is_gone, processes_of
+from chaos.engine.probes.http import TRANSPORT_ERRORS, describe
+from chaos.engine.probes.locate import NotLocated
+from chaos.model.errors import HarnessError, PdchaosError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from chaos.engine.faults.kit import FaultKit
+    from chaos.engine.faults.processes import Process
+    from chaos.model.faults import Restart
+    from chaos.model.scenario import Step
+    from chaos.model.target import Server, Target
+
+ASK_S = 5.0
+POLL_S = 0.1
+_OUTPUT_BYTES = 300
+
+
+class CommandRestarter:
+    """Restarts nodes by the shell commands that a target file gives."""
+
+    def __init__(self, commands: Mapping[str, str]) -> None:
+        self._commands = dict(commands)
+
+    @classmethod
+    def of(cls, target: Target) -> CommandRestarter:
+        """The commands of a target."""
+        return cls({server.id: server.spec.restart for server in target.servers if server.spec.restart})
+
+    def can_restart(self, node: str) -> bool:
+        """Whether there is a command for the node."""
+        return node in self._commands
+
+    def restart(self, node: str, timeout_s: float) -> None:
+        """Run the node's command to its end; after `timeout_s` it is killed. Raises HarnessError when it fails.
+
+        It runs in a session of its own, so that a server it starts survives our Ctrl-C; its output goes into a file,
+        so that a server which keeps it open does not keep us waiting.
+        """
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(  # noqa: S602 - the target's owner wrote it
+                self._commands[node],
+                shell=True,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise HarnessError(f"the restart command of {node} did not end within {timeout_s:g} s") from None
+            if status:
+                output.seek(0)
+                said = " ".join(output.read(_OUTPUT_BYTES).decode(errors="replace").split())
+                raise HarnessError(f"the restart command of {node} ended with {status}: {said}")
+
+
+class RestartFault(NodeFault):
+    """Replaces the processes of the chosen nodes, all at once."""
+
+    def __init__(self, step: Step, kit: FaultKit, *, cycle: int = 1) -> None:
+        super().__init__(step, kit, cycle=cycle)
+        self._old: dict[str, tuple[Process, ...]] = {}
+        self._work: dict[str, asyncio.Task[None]] = {}
+        self._ordered_ns = 0
+
+    @property
+    def restart(self) -> Restart:
+        """What the step says."""
+        assert self.step.restart is not None  # noqa: S101 - the registry sees to it
+        return self.step.restart
+
+    @property
+    def ends(self) -> bool:
+        """It ends the process that is replaced."""
+        return True
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that are replaced."""
+        return tuple(process.pid for processes in self._old.values() for process in processes)
+
+    async def apply(self) -> Measured:
+        """Note who is there and order the restarts."""
+        restarter = self.kit.restarter
+        if restarter is None:
+            raise NotApplied("nobody knows how to restart a node of this target")
+        for server in self.chosen:
+            try:
+                self._old[server.id] = await asyncio.to_thread(processes_of, server.spec)
+            except NotLocated as why:
+                raise NotApplied(f"{server.id}: {why}") from None
+        if self.kit.before_restart is not None:
+            await self.kit.before_restart(", ".join(self._old))
+        self._ordered_ns = self.kit.clock.now_ns()
+        for node in self._old:
+            order = asyncio.to_thread(restarter.restart, node, self.restart.timeout)
+            self._work[node] = asyncio.create_task(order)
+        return Measured(ok=True, facts={node: f"pid {old[0].pid}" for node, old in self._old.items()})
+
+    async def verify(self) -> Measured:
+        """Old process gone, a newer one there, its liveness endpoint green: for every node, within the timeout."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                checks = [tasks.create_task(self._check(server)) for server in self.chosen]
+        finally:
+            # A restart that is under way is not left half done, not even by a Ctrl-C; it ends by its own timeout.
+            await asyncio.wait(self._work.values())
+        done = [check.result() for check in checks]
+        facts = {node: text for one in done for node, text in one.facts.items()}
+        return Measured(all(one.ok for one in done), facts, "; ".join(one.detail for one in done if one.detail))
+
+    async def _check(self, server: Server) -> Measured:
+        node, old = server.id, self._old[server.id]
+        work = self._work[node]
+        await asyncio.wait([work])
+        error = work.exception()
+        if isinstance(error, PdchaosError):
+            return Measured(ok=False, detail=error.message)
+        if error is not None:
+            raise error
+        new: tuple[Process, ...] = ()
+        health = "nobody was asked: the pack names no liveness endpoint"
+        while True:
+            alive = not is_gone(old[0])
+            new = new if new and not is_gone(new[0]) else await asyncio.to_thread(_newer, server, old[0])
+            serves, health = await self._serves(node, health) if new and not alive else (False, health)
+            if serves:
+                took_s = (self.kit.clock.now_ns() - self._ordered_ns) / 1e9
+                text = f"pid {old[0].pid} gone, pid {new[0].pid} started later, {health} after {took_s:.1f} s"
+                left = sum(not is_gone(process) for process in old[1:])
+                text += f"; {left} of its old children still run" if left else ""
+                return Measured(ok=True, facts={node: text})
+            if (self.kit.clock.now_ns() - self._ordered_ns) / 1e9 > self.restart.timeout:
+                break
+            await self.kit.clock.sleep(POLL_S)
+        if alive:
+            why = f"{node}: the old process {old[0].pid} still runs"
+        elif not new:
+            why = f"{node}: no process took the place of {old[0].pid}"
+        else:
+            why = f"{node}: the new process {new[0].pid} does not serve ({health})"
+        return Measured(ok=False, detail=f"{why} {self.restart.timeout:g} s after the order")
+
+    async def _serves(self, node: str, silent: str) -> tuple[bool, str]:
+        source = self.kit.health.get(node)
+        if source is None or not source.endpoints or self.kit.http is None:
+            return True, silent
+        endpoint = source.endpoints[0]
+        try:
+            async with asyncio.timeout(ASK_S):
+                response = await self.kit.http.get(source.base_url + endpoint)
+        except TimeoutError:
+            return False, f"{endpoint} does not answer"
+        except TRANSPORT_ERRORS as error:
+            return False, f"{endpoint}: {describe(error)[0]}"
+        return response.is_success, f"{endpoint} answers {response.status_code}"
+
+
+def _newer(server: Server, old: Process) -> tuple[Process, ...]:
+    """The processes of the node when they are newer than the old one."""
+    try:
+        found = processes_of(server.spec)
+    except NotLocated:
+        return ()
+    return found if found[0].pid != old.pid and found[0].start_ticks >= old.start_ticks else ()

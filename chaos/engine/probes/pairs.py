@@ -1,0 +1,96 @@
+"""Which prefill>decode pairs canaries can ask by themselves, and the rooms in which the two servers meet.
+
+A request reaches a chosen pair when the same body goes to both servers with the prefill's bootstrap host and port and
+a room that is nobody else's; with several data-parallel ranks the room also chooses the rank (`room % dp_size`, sglang
+0.5.9 and later). So rooms of a path are consecutive numbers from a random start: every rank gets its turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from chaos.model.events import Path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from chaos.engine.probes.discover import FoundNode
+
+MOST_PAIRS = 16
+"""With more pairs than this each node is asked in one pair only: what is looked at must not grow as P times D."""
+ROOM_BITS = 62
+"""Rooms are 63-bit numbers; a start below half of that leaves room to count."""
+
+ONLY_PAIR = "the only pair there is; the routed path takes it"
+OTHER_PAIRS = "canaries go through the router, which chooses the pair; this one is not asked by itself"
+NO_PORT = "the target gives no bootstrap_port for {prefill}, so canaries cannot go straight to the pair"
+MANY_PAIRS = "one of {count} pairs; each of its two nodes is asked in another one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendezvous:
+    """Where the decode side finds a prefill node."""
+
+    host: str
+    port: int
+
+
+def rendezvous(prefill: FoundNode) -> Rendezvous | None:
+    """Where decode finds this prefill; None when the target does not tell its bootstrap port."""
+    if prefill.spec.bootstrap_port is None:
+        return None
+    return Rendezvous(host=prefill.spec.bootstrap_host or host_of(prefill.base_url), port=prefill.spec.bootstrap_port)
+
+
+def host_of(url: str) -> str:
+    """The host of a URL; an IPv6 address keeps its brackets, as it does when a router passes it on."""
+    host = urlsplit(url).hostname or ""
+    return f"[{host}]" if ":" in host else host
+
+
+def pair_paths(nodes: Sequence[FoundNode]) -> tuple[Path, ...]:
+    """Every pair as a path: examined where canaries can go straight to it, else with the reason why not."""
+    prefill = [found for found in nodes if found.node.role == "prefill"]
+    decode = [found for found in nodes if found.node.role == "decode"]
+    pairs = list(itertools.product(prefill, decode))
+    asked = _covering(len(prefill), len(decode))
+    paths = []
+    for (i, p), (j, d) in itertools.product(enumerate(prefill), enumerate(decode)):
+        reason = _why_not(p, d, only=len(pairs) == 1)
+        if not reason and (i, j) not in asked:
+            reason = MANY_PAIRS.format(count=len(pairs))
+        paths.append(
+            Path(
+                id=f"{p.node.id}>{d.node.id}",
+                kind="direct",
+                nodes=(p.node.id, d.node.id),
+                examined=not reason,
+                reason=reason,
+                ranks=max(p.dp_size, d.dp_size) if not reason else 1,
+            )
+        )
+    return tuple(paths)
+
+
+def rooms() -> Iterator[int]:
+    """Rooms of one path, without end."""
+    return itertools.count(secrets.randbits(ROOM_BITS))
+
+
+def _why_not(prefill: FoundNode, decode: FoundNode, *, only: bool) -> str:
+    if prefill.pack.paths != "direct" or decode.pack.paths != "direct":
+        return ONLY_PAIR if only else OTHER_PAIRS
+    if rendezvous(prefill) is None:
+        return NO_PORT.format(prefill=prefill.node.id)
+    return ""
+
+
+def _covering(prefill: int, decode: int) -> set[tuple[int, int]]:
+    """The pairs to ask: all of them while they are few, else so many that each node is in one."""
+    if prefill * decode <= MOST_PAIRS:
+        return set(itertools.product(range(prefill), range(decode)))
+    return {(n % prefill, n % decode) for n in range(max(prefill, decode))}

@@ -1,0 +1,67 @@
+"""What we did to the nodes ourselves: which processes we ended on purpose, and which we hold stopped.
+
+A process's life is told by its pid and by the children it was seen with: who ends a child ends the life it belongs to,
+because engines go down with their children. What dies or is replaced after that is our doing; the process that takes
+its place is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.judge.units import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from chaos.judge.facts import Facts
+    from chaos.model import events as ev
+
+DYING_S = 5.0
+"""Lines of a process that we ended are read up to this long after its end was verified."""
+HELD = frozenset({"stopped", "tracing-stop"})
+
+
+def ended_by_us(facts: Facts, node: str, pids: Iterable[int]) -> bool:
+    """Whether we ended a life on this node that one of these processes (a main one or its children) belongs to."""
+    life = set(pids)
+    return any(not step.pids or life & set(step.pids) for step in _ending(facts, node))
+
+
+def held_by_us(facts: Facts, node: str) -> bool:
+    """Whether a process of this node is stopped as we left it."""
+    looks = facts.processes.get(node)
+    if not looks or not looks[-1].alive or looks[-1].state not in HELD:
+        return False
+    return any(step.reversal != "none" for step in facts.steps if step.ok and _applied_to(step, node))
+
+
+def dying_words(facts: Facts, hit: ev.LogHit) -> bool:
+    """Whether a line was logged while we ended the node's process: a shutdown has a traceback of its own."""
+    for step in _ending(facts, hit.node):
+        ends = [
+            other.t_ns
+            for other in facts.steps
+            if (other.cycle, other.fault, other.stage) == (step.cycle, step.fault, "verified")
+        ]
+        if ends and step.t_ns <= hit.t_ns <= max(ends) + DYING_S * SECOND:
+            return True
+    return False
+
+
+def sent_by_us(facts: Facts, hit: ev.LogHit) -> bool:
+    """Whether a node complains of a frame that we sent it ourselves: no bug of its peers made it, whatever it says."""
+    kinds = {fault.id: fault.kind for fault in facts.plan.faults}
+    return any(
+        kinds.get(step.fault, step.kind) == "foreign-frame" and step.t_ns <= hit.t_ns
+        for step in facts.steps
+        if step.ok and _applied_to(step, hit.node)
+    )
+
+
+def _ending(facts: Facts, node: str) -> list[ev.FaultStep]:
+    return [step for step in facts.steps if step.ends and step.ok and _applied_to(step, node)]
+
+
+def _applied_to(step: ev.FaultStep, node: str) -> bool:
+    return step.stage == "applied" and node in step.nodes

@@ -1,0 +1,1 @@
+"""Labs of real engines: how they are installed, enclosed, started and stopped."""

@@ -1,0 +1,1 @@
+"""Real SGLang: prefill, decode and router as released, on CPU."""

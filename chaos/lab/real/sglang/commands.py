@@ -1,0 +1,178 @@
+"""What an SGLang lab is asked for, and the command lines and environments that follow from it.
+
+Flags and environment are those under which the releases named in `install.TRIED` serve on a machine without a GPU. A
+flag that a release does not know (its source is asked) is left out, so that untried releases have a chance.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from chaos.lab.kinds import RUN_ID_VARIABLE
+from chaos.lab.real.sglang.install import STANDINS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from chaos.lab.real.sglang.install import SGLangInstaller
+
+MODEL_NAME = "pdchaos-tiny"
+TRANSFERS = ("nixl", "mooncake")
+ROUTERS = ("sglang-router", "mini-lb")
+NodeRole = Literal["router", "prefill", "decode"]
+
+_KEPT = ("PATH", "LANG", "LC_ALL", "TZ")  # of our environment; a proxy or an SGLANG_* variable would change the lab
+
+
+def _number(default: int, about: str, *, least: int = 0, most: int = 1_000_000) -> Any:
+    return field(default=default, metadata={"about": about, "least": least, "most": most})
+
+
+def _word(default: str, about: str, choices: tuple[str, ...]) -> Any:
+    return field(default=default, metadata={"about": f"{about}: {' or '.join(choices)}", "choices": choices})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of an SGLang lab; under the defaults 60 sessions overcommit one decode node."""
+
+    prefill: int = _number(1, "number of prefill nodes; each takes about 1.5 GB of memory", least=1, most=8)
+    decode: int = _number(1, "number of decode nodes", least=1, most=8)
+    transfer: str = _word("nixl", "how KV travels from prefill to decode", TRANSFERS)
+    router: str = _word("sglang-router", "what stands in front", ROUTERS)
+    waiting_timeout: int = _number(60, "the engine's bootstrap and waiting timeouts in seconds (its own: 300)", least=5)
+    # Decode sets 512 tokens aside for every room. In a wedge some 20 canaries and bystanders hold one for a minute;
+    # a pool that they fill leaves no room for the engine's own health check, and the wedge becomes loud by our doing.
+    kv_tokens: int = _number(16384, "KV tokens of each node", least=512)
+    running: int = _number(32, "requests that a node runs at once", least=1, most=1024)
+    port: int = _number(0, "the router's port; 0 takes a free one", most=65535)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node listens."""
+
+    role: NodeRole
+    name: str
+    address: str
+    port: int
+    bootstrap_port: int | None = None  # prefill
+    metrics_port: int | None = None  # router
+
+    @property
+    def url(self) -> str:
+        """Its HTTP address."""
+        return f"http://{self.address}:{self.port}"
+
+
+class Commands:
+    """Command lines and environments of one lab."""
+
+    def __init__(
+        self, installer: SGLangInstaller, version: str, settings: Settings, *, scratch: Path, device: str, run_id: str
+    ) -> None:
+        """Nodes reach each other over the network device `device`; `scratch` is a folder that dies with the lab."""
+        self._installer = installer
+        self._settings = settings
+        self._wheel = installer.version(version).folder
+        self._known = _options_of(self._wheel / "sglang" / "srt")
+        self._scratch = scratch
+        self._device = device
+        self._run_id = run_id
+
+    # ------------------------------------------------------------------ servers
+
+    def server(self, place: Place) -> list[str]:
+        """A prefill or decode server."""
+        return [
+            *(str(self._installer.python), "-m", "sglang.launch_server"),
+            *("--host", place.address, "--port", str(place.port)),
+            *("--model-path", str(self._installer.model.folder), "--served-model-name", MODEL_NAME),
+            *("--disaggregation-mode", place.role),
+            *("--disaggregation-transfer-backend", self._settings.transfer),
+            *(("--disaggregation-bootstrap-port", str(place.bootstrap_port)) if place.bootstrap_port else ()),
+            *("--max-total-tokens", str(self._settings.kv_tokens)),
+            *("--max-running-requests", str(self._settings.running)),
+            *("--enable-metrics", "--log-level", "info"),
+            *self._on_cpu(),
+            *(self._on_cpu_decode() if place.role == "decode" else ()),
+        ]
+
+    def _on_cpu(self) -> list[str]:
+        """Random weights, and plain PyTorch wherever a GPU kernel would be taken."""
+        flags = ["--device", "cpu", "--load-format", "dummy", "--mem-fraction-static", "0.3"]
+        flags += ["--attention-backend", "torch_native", "--sampling-backend", "pytorch", "--grammar-backend", "none"]
+        flags += ["--disable-overlap-schedule"]  # overlaps CPU and GPU work
+        flags += ["--disable-radix-cache"]  # a cached prompt is not transferred
+        # Not --sleep-on-idle: it looks after waiting rooms once a second, and slows everything by as much.
+        flags += ["--skip-server-warmup"]  # wants a peer; the lab warms every path itself
+        if self._knows("cuda_graph_backend_decode"):
+            return [*flags, "--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled"]
+        return [*flags, "--disable-cuda-graph"]
+
+    def _on_cpu_decode(self) -> list[str]:
+        """Where decode keeps the KV of requests it puts back: by default in pinned memory, which is CUDA's."""
+        name = "disaggregation_decode_retraction_backup"
+        return ["--disaggregation-decode-retraction-backup", "cpu_tensor"] if self._knows(name) else []
+
+    def _knows(self, option: str) -> bool:
+        return option in self._known
+
+    def server_environment(self, place: Place) -> dict[str, str]:
+        """The same for every start of a node: another transfer backend at a restart would be a fault of its own."""
+        timeout = str(self._settings.waiting_timeout)
+        found = self._environment()
+        found |= {
+            "PYTHONPATH": f"{STANDINS}:{self._wheel}",
+            "SGLANG_USE_CPU_ENGINE": "1",
+            "SGLANG_HOST_IP": place.address,  # else its peers are told the address of the default route
+            "HOST_IP": place.address,
+            "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT": timeout,
+            "SGLANG_DISAGGREGATION_WAITING_TIMEOUT": timeout,
+            "HF_HUB_OFFLINE": "1",
+            "UCX_NET_DEVICES": self._device,
+            "GLOO_SOCKET_IFNAME": self._device,
+            "OMP_NUM_THREADS": "1",  # more only get into each other's way on few cores: 1.2 s a decode step
+            "MKL_NUM_THREADS": "1",
+            "PYTHONWARNINGS": "ignore",
+        }
+        if self._settings.transfer == "mooncake":
+            found |= {"MOONCAKE_PROTOCOL": "tcp", "MC_FORCE_TCP": "true"}
+        return found
+
+    # ------------------------------------------------------------------ router
+
+    def router(self, place: Place, prefill: list[Place], decode: list[Place]) -> list[str]:
+        """The router in front of all servers."""
+        command = [
+            str(self._installer.router.folder / "bin" / "python"),
+            *("-m", "sglang_router.launch_router", "--pd-disaggregation"),
+            *("--host", place.address, "--port", str(place.port)),
+            *("--policy", "round_robin"),
+        ]
+        for each in prefill:
+            command += ["--prefill", each.url, str(each.bootstrap_port)]
+        for each in decode:
+            command += ["--decode", each.url]
+        if self._settings.router == "mini-lb":
+            return [*command, "--mini-lb"]
+        # without a host the metrics listen everywhere; every 60 s, its default, it would miss a dead server for minutes
+        command += ["--prometheus-host", place.address, "--prometheus-port", str(place.metrics_port)]
+        return [*command, "--health-check-interval-secs", "10"]
+
+    def router_environment(self) -> dict[str, str]:
+        """Nothing of the engine's."""
+        return self._environment()
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        scratch = str(self._scratch)  # its control sockets and caches are files
+        return {**kept, RUN_ID_VARIABLE: self._run_id, "TMPDIR": scratch, "HOME": scratch}
+
+
+def _options_of(source: Path) -> str:
+    """The sources in which a release defines its options; from about 0.5.20 on they are many files."""
+    files = [source / "server_args.py", *(source / "arg_groups").rglob("*.py")]
+    return "\n".join(file.read_text() for file in files if file.is_file())

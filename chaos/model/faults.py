@@ -1,0 +1,173 @@
+"""What a step may do: the actions of a scenario's timeline, and which nodes they are meant for (DESIGN §5)."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from chaos.model.events import Role
+from chaos.model.section import Name, Section
+from chaos.model.units import Duration, shown, wrong
+
+FaultKind = Literal["kill", "signal", "restart", "network", "protocol", "engine-api", "request"]
+"""What a target may permit (DESIGN §5)."""
+
+
+def _sessions(value: object) -> object:
+    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 20000):
+        return value
+    raise wrong(f"must be all or a number of sessions from 1 to 20000, not {shown(value)}")
+
+
+class Kill(Section):
+    """End many sessions of a group at once: `sigkill` kills whole client processes, the others hit chosen sessions."""
+
+    group: Name
+    sessions: Annotated[
+        Literal["all"] | int,
+        BeforeValidator(_sessions),
+        WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1, "maximum": 20000}]}),
+    ] = "all"
+    how: Literal["sigkill", "rst", "fin", "cancel"] = "sigkill"
+
+    kind: ClassVar[str] = "kill"
+    permission: ClassVar[FaultKind] = "kill"
+
+    @property
+    def told(self) -> str:
+        """What it does, in two words."""
+        return f"{self.how} of {self.sessions} {self.group}"
+
+
+def _mode(value: object) -> object:
+    if value in ("one", "all") or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_NODES):
+        return value
+    if isinstance(value, str) and _PERCENT.fullmatch(value):
+        return value
+    raise wrong(f"must be one, all, a number of nodes or a share such as 50%, not {shown(value)}")
+
+
+MOST_NODES = 10000
+_PERCENT_PATTERN = r"^(?:100|[1-9][0-9]?)%$"
+_PERCENT = re.compile(_PERCENT_PATTERN.strip("^$"))
+
+Mode = Annotated[
+    int | str,
+    BeforeValidator(_mode),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["one", "all"]},
+                {"type": "integer", "minimum": 1, "maximum": MOST_NODES},
+                {"type": "string", "pattern": _PERCENT_PATTERN},
+            ]
+        }
+    ),
+]
+
+
+class Where(Section):
+    """Which nodes: selector (`role`, `node`) + `mode`. Of several, cycles take turns, beginning with the first."""
+
+    role: Role
+    node: Name | None = None
+    mode: Mode = "one"
+
+    @property
+    def told(self) -> str:
+        """The selector in words."""
+        return self.node or f"{self.mode} {self.role}"
+
+    def number(self, of: int) -> int:
+        """How many of `of` nodes are meant: a share is rounded up."""
+        if self.mode == "all":
+            return of
+        if isinstance(self.mode, str):
+            return 1 if self.mode == "one" else math.ceil(of * int(self.mode[:-1]) / 100)
+        return self.mode
+
+
+class ProcessWhere(Where):
+    """As `where`, and on those nodes a child process: by its name, or by a part of its title."""
+
+    child: str | None = Field(default=None, min_length=1, max_length=200)
+
+    @property
+    def told(self) -> str:
+        """The selector in words."""
+        of = super().told
+        return f"{self.child} of {of}" if self.child else of
+
+
+class PrefillWhere(Where):
+    """As `where`, of prefill nodes: only they have a control socket that can be found."""
+
+    role: Literal["prefill"] = "prefill"
+
+
+class Signal(Section):
+    """Send a signal to the processes of nodes: KILL, STOP and CONT to all of a node's, TERM to its main one."""
+
+    where: ProcessWhere
+    send: Literal["STOP", "KILL", "TERM", "CONT"]
+
+    kind: ClassVar[str] = "signal"
+    permission: ClassVar[FaultKind] = "signal"
+
+    @property
+    def told(self) -> str:
+        """What it does, in two words."""
+        return f"{self.send} to {self.where.told}"
+
+
+class Restart(Section):
+    """Replace nodes' processes, as the target says how; after `timeout` a node that does not serve is given up."""
+
+    where: Where
+    timeout: Duration = 120.0
+
+    kind: ClassVar[str] = "restart"
+    permission: ClassVar[FaultKind] = "restart"
+
+    @property
+    def told(self) -> str:
+        """What it does, in two words."""
+        return f"restart of {self.where.told}"
+
+
+class ForeignFrame(Section):
+    """One message that means nothing, to the control socket of a prefill's first rank."""
+
+    where: PrefillWhere = PrefillWhere()
+
+    kind: ClassVar[str] = "foreign-frame"
+    permission: ClassVar[FaultKind] = "protocol"
+
+    @property
+    def told(self) -> str:
+        """What it does, in two words."""
+        return f"foreign frame to {self.where.told}"
+
+
+class AbortFrame(Section):
+    """One ABORT for a room that nobody knows, to the control socket of a prefill's first rank."""
+
+    where: PrefillWhere = PrefillWhere()
+
+    kind: ClassVar[str] = "abort-frame"
+    permission: ClassVar[FaultKind] = "protocol"
+
+    @property
+    def told(self) -> str:
+        """What it does, in two words."""
+        return f"abort frame to {self.where.told}"
+
+
+NodeAction = Signal | Restart | ForeignFrame | AbortFrame
+"""What acts on nodes; `kill` acts on our own clients."""
+
+ACTIONS = ("kill", "signal", "restart", "foreign_frame", "abort_frame")
+"""The keys of a step that say what it does: exactly one of them."""

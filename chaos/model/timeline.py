@@ -1,0 +1,99 @@
+"""How the parts of a timeline must fit together: one trigger and one action per step, names that exist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chaos.model.faults import ACTIONS
+from chaos.model.scenario import CENSUS_PHASES, SERVER_ABORTS, Step
+from chaos.model.tree import child, did_you_mean, key_mark, number_of, positive, text_of
+from chaos.model.yamlpos import Mapping
+from chaos.model.yamltext import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from chaos.model.errors import Problem
+    from chaos.model.known import Known
+    from chaos.model.yamlpos import Node
+
+TRIGGERS = ("at", "when", "after")
+
+
+def check_timeline(steps: list[Mapping], groups: set[str], known: Known | None) -> Iterator[Problem]:
+    """Everything that no single field of a step can know."""
+    earlier: list[str] = []
+    for step in steps:
+        yield from _check_trigger(step, earlier)
+        yield from _check_action(step)
+        yield from _check_kill(child(step, "kill"), groups)
+        yield from _check_for(step)
+        for action in ACTIONS[1:]:
+            yield from _check_where(child(child(step, action), "where"))
+        yield from _check_conditions(step, known)
+        earlier += [name for name in (text_of(step, "id"),) if name]
+
+
+def _check_trigger(step: Mapping, earlier: list[str]) -> Iterator[Problem]:
+    given = [key for key in TRIGGERS if key in step.values]
+    if not given:
+        yield step.mark.problem("the step has no trigger", "give it one of at, when, after")
+    for extra in given[1:]:
+        yield key_mark(step, extra).problem(f"`{given[0]}` and `{extra}` exclude each other", "one trigger per step")
+    after = text_of(step, "after")
+    if after is not None and after not in earlier:
+        hint = did_you_mean(after, earlier) if earlier else "it must come earlier in the timeline"
+        yield step.values["after"].mark.problem(f"there is no earlier step {quoted(after)}", hint)
+
+
+def _check_action(step: Mapping) -> Iterator[Problem]:
+    given = [key for key in ACTIONS if key in step.values]
+    known = {field.alias or name for name, field in Step.model_fields.items()}
+    if not given and step.values.keys() <= known:  # an unknown key stands in its place, and is told of already
+        yield step.mark.problem("the step has no action", f"give it one of {', '.join(ACTIONS)}")
+    for extra in given[1:]:
+        yield key_mark(step, extra).problem(f"`{given[0]}` and `{extra}` exclude each other", "one action per step")
+
+
+def _check_kill(kill: Node | None, groups: set[str]) -> Iterator[Problem]:
+    if not isinstance(kill, Mapping):
+        return
+    group = text_of(kill, "group")
+    if group is not None and group not in groups:
+        yield kill.values["group"].mark.problem(f"there is no group {quoted(group)}", did_you_mean(group, groups))
+    if text_of(kill, "how") in (None, "sigkill") and number_of(kill, "sessions") is not None:
+        mark = kill.values["sessions"].mark
+        yield mark.problem("sigkill ends whole client processes", "to hit chosen sessions use how: rst")
+
+
+def _check_for(step: Mapping) -> Iterator[Problem]:
+    yield from positive(step, "for")
+    if "for" in step.values and text_of(child(step, "signal"), "send") != "STOP":
+        hint = "only signal: {send: STOP} can be undone after a time"
+        yield key_mark(step, "for").problem("`for` has nothing to undo here", hint)
+
+
+def _check_where(where: Node | None) -> Iterator[Problem]:
+    if not isinstance(where, Mapping) or "node" not in where.values or "mode" not in where.values:
+        return
+    if text_of(where, "mode") != "one":
+        yield key_mark(where, "mode").problem("`node` names one node already", "leave `mode` out")
+
+
+def _check_conditions(step: Mapping, known: Known | None) -> Iterator[Problem]:
+    names = set(CENSUS_PHASES) | set(known.gauges if known else ())
+    when, aim = child(step, "when"), child(step, "aim")
+    if isinstance(when, Mapping) and SERVER_ABORTS in when.values:
+        hint = "it belongs into `aim`: it is known only after the wave"
+        yield when.keys[SERVER_ABORTS].problem(f"`{SERVER_ABORTS}` cannot be waited for", hint)
+    if known is not None:
+        yield from _known_conditions(when, names, skip=SERVER_ABORTS)
+        yield from _known_conditions(aim, names | {SERVER_ABORTS})
+
+
+def _known_conditions(node: Node | None, names: Collection[str], skip: str = "") -> Iterator[Problem]:
+    if isinstance(node, Mapping):
+        for key, mark in node.keys.items():
+            if key not in names and key != skip:
+                message = f"`{key}` is neither a census phase nor a gauge that the packs know"
+                yield mark.problem(message, did_you_mean(key, names))

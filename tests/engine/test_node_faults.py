@@ -1,0 +1,368 @@
+"""Faults of nodes against real processes: what they do, how it is measured, and that it is undone on every way out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from processes import node, state_of, until
+
+from chaos.engine.faults import guard_main, signals
+from chaos.engine.faults.kit import FaultKit
+from chaos.engine.faults.registry import FAULTS, prepare
+from chaos.engine.faults.restarts import CommandRestarter
+from chaos.engine.ports import SystemClock
+from chaos.engine.probes import make_http
+from chaos.engine.probes.liveness import HealthSource
+from chaos.engine.timeline import Timeline
+from chaos.model import events as ev
+from chaos.model.faults import ACTIONS
+from chaos.model.scenario import Step
+from chaos.model.target import Server, ServerSpec
+
+
+class NoFleet:
+    """A run without load."""
+
+    def census(self, group: str | None = None) -> dict[str, int]:
+        del group
+        return {}
+
+    async def arrived(self, group: str | None = None) -> None:
+        del group
+
+
+class NoProbes:
+    def readings(self) -> list[ev.QueueReading]:
+        return []
+
+    def mark(self) -> None:
+        pass
+
+
+@pytest.fixture
+def events() -> list[ev.AnyEvent]:
+    return []
+
+
+@pytest.fixture
+def kit(events) -> FaultKit:
+    return FaultKit(fleet=NoFleet(), probes=NoProbes(), emit=events.append, clock=SystemClock())
+
+
+def with_nodes(kit: FaultKit, *servers, **more) -> FaultKit:
+    return replace(kit, servers=servers, **more)
+
+
+def step(**more) -> Step:
+    return Step.model_validate({"id": "fault", "at": 0.0, **more}, strict=True)
+
+
+def send(what: str, **where) -> Step:
+    return step(signal={"where": {"role": "decode", **where}, "send": what})
+
+
+def stages(events) -> list[tuple[str, bool]]:
+    return [(event.stage, event.ok) for event in events if isinstance(event, ev.FaultStep)]
+
+
+def last(events, stage: str) -> ev.FaultStep:
+    return [event for event in events if isinstance(event, ev.FaultStep) and event.stage == stage][-1]
+
+
+def test_every_action_of_the_scenario_language_has_a_fault() -> None:
+    actions = {Step.model_fields[name].annotation.__args__[0] for name in ACTIONS}
+    assert actions == set(FAULTS)
+
+
+# ---------------------------------------------------------------------------------------------- freeze
+
+
+async def test_a_freeze_stops_every_thread_of_every_process_and_is_undone_on_leaving(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        async with prepare(send("STOP"), with_nodes(kit, one.server())) as fault:
+            assert ("T", "T") == (state_of(one.pid), state_of(one.child))
+            assert {one.pid, one.child} == set(fault.pids)
+            assert [("applied", True), ("verified", True)] == stages(events)
+            assert last(events, "verified").measured["decode-0"].startswith("2 of 2 processes stopped (threads: ")
+            assert (("decode-0",), "CONT", False) == (
+                last(events, "applied").nodes,
+                last(events, "applied").reversal,
+                last(events, "applied").ends,
+            )
+        assert "T" not in (state_of(one.pid), state_of(one.child))
+        assert [("reverted", True), ("revert-verified", True)] == stages(events)[2:]
+        assert [] == kit.leftovers
+
+
+async def test_a_freeze_of_a_child_leaves_the_rest_running(tmp_path, kit) -> None:
+    with node(tmp_path) as one:
+        async with prepare(send("STOP", child="scheduler_TP"), with_nodes(kit, one.server())):
+            assert "T" == state_of(one.child)
+            assert "T" != state_of(one.pid)
+
+
+async def test_a_freeze_lasts_as_long_as_it_says_on_the_engines_clocks(tmp_path, kit, events) -> None:
+    frozen = step(signal={"where": {"role": "decode"}, "send": "STOP"}, **{"for": 20.0})
+    with node(tmp_path) as one:
+        assert await Timeline([frozen], with_nodes(kit, one.server(), time_scale=0.02)).play()
+        lasted_s = (last(events, "reverted").t_ns - last(events, "applied").t_ns) / 1e9
+        assert 0.4 <= lasted_s < 5.0
+        assert "T" != state_of(one.pid)
+
+
+async def test_a_ctrl_c_in_the_middle_of_a_freeze_undoes_it(tmp_path, kit, events) -> None:
+    frozen = step(signal={"where": {"role": "decode"}, "send": "STOP"}, **{"for": 600.0})
+    with node(tmp_path) as one:
+        playing = asyncio.ensure_future(Timeline([frozen], with_nodes(kit, one.server())).play())
+        await asyncio.to_thread(until, lambda: state_of(one.pid) == "T", "it is frozen")
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+        assert "T" != state_of(one.pid)
+        assert ("revert-verified", True) == stages(events)[-1]
+
+
+async def test_a_stop_without_an_end_stands_until_the_run_ends(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        kit = with_nodes(kit, one.server())
+        async with kit.standing:
+            assert await Timeline([send("STOP")], kit).play()
+            assert "T" == state_of(one.pid)
+        assert "T" != state_of(one.pid)
+        assert ("revert-verified", True) == stages(events)[-1]
+
+
+HARNESS = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[2])
+from test_node_faults import NoFleet, NoProbes, send
+from chaos.engine.faults.kit import FaultKit
+from chaos.engine.faults.registry import prepare
+from chaos.engine.ports import SystemClock
+from chaos.model.target import Server, ServerSpec
+async def main():
+    spec = ServerSpec(url="http://127.0.0.1:1", pidfile=sys.argv[1])
+    kit = FaultKit(fleet=NoFleet(), probes=NoProbes(), emit=lambda _: None, clock=SystemClock(),
+                   servers=(Server("decode-0", "decode", spec),))
+    async with prepare(send("STOP"), kit):
+        print("frozen", flush=True)
+        await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+def test_nothing_stays_stopped_when_pdchaos_is_killed(tmp_path) -> None:
+    with node(tmp_path) as one:
+        words = [sys.executable, "-c", HARNESS, str(one.pidfile), str(Path(__file__).parent)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as harness:
+            assert harness.stdout.readline() == b"frozen\n"
+            assert ("T", "T") == (state_of(one.pid), state_of(one.child))
+            harness.kill()
+        until(lambda: "T" not in (state_of(one.pid), state_of(one.child)), "the guard continues both")
+
+
+def guard(ttl_s: float, pid: int, start: str) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-I", guard_main.__file__, str(ttl_s), f"{pid}:{start}"]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"armed\n"
+    return process
+
+
+def start_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
+
+
+@pytest.mark.parametrize(
+    ("ttl_s", "word", "mine", "stays"),
+    [(0.2, None, True, False), (60, b"", True, False), (60, b"done\n", True, True), (60, b"", False, True)],
+    ids=["time is over", "pdchaos is gone", "told that it is not needed", "a later process has the pid"],
+)
+def test_the_guard_continues_what_was_stopped_unless_it_is_told_otherwise(ttl_s, word, mine, stays, tmp_path) -> None:
+    with node(tmp_path) as one:
+        with guard(ttl_s, one.pid, start_of(one.pid) if mine else "1") as process:
+            os.kill(one.pid, signal.SIGSTOP)
+            until(lambda: state_of(one.pid) == "T", "it is stopped")
+            if word is not None:
+                process.stdin.write(word)
+                process.stdin.close()
+            process.wait(10)
+        assert stays == (state_of(one.pid) == "T")
+        os.kill(one.pid, signal.SIGCONT)
+
+
+async def test_a_freeze_that_somebody_else_ended_was_none(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        async with prepare(send("STOP"), with_nodes(kit, one.server())):
+            os.kill(one.pid, signal.SIGCONT)
+            until(lambda: state_of(one.pid) != "T", "it runs")
+        assert ("verified", False) in stages(events)
+        why = next(event.detail for event in events if isinstance(event, ev.FaultStep) and not event.ok)
+        assert f"somebody else continued process {one.pid} before we did" == why
+
+
+async def test_a_stop_that_does_not_stop_is_not_verified(tmp_path, kit, events, monkeypatch) -> None:
+    monkeypatch.setattr(signals, "EFFECT_S", 0.2)
+    monkeypatch.setattr(signals, "send", lambda *_: "")
+    with node(tmp_path) as one:
+        async with prepare(send("STOP"), with_nodes(kit, one.server())):
+            assert ("verified", False) == stages(events)[-1]
+
+
+async def test_what_cannot_be_found_is_not_applied_and_nothing_is_touched(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        server = one.server()
+        one.end()
+        async with prepare(send("STOP"), with_nodes(kit, server)):
+            pass
+        assert [("applied", False)] == stages(events)
+
+
+async def test_a_child_that_nobody_is_called_is_told_with_those_that_are(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        async with prepare(send("KILL", child="detokenizer"), with_nodes(kit, one.server())):
+            pass
+        assert [("applied", False)] == stages(events)
+        assert "has no child that is called 'detokenizer' (children: python" in last(events, "applied").detail
+        assert "" != state_of(one.pid)
+
+
+# ---------------------------------------------------------------------------------------------- death
+
+
+async def test_a_kill_takes_every_process_of_the_node(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        child = one.child
+        async with prepare(send("KILL"), with_nodes(kit, one.server())):
+            assert state_of(one.pid) in ("", "Z")
+            assert state_of(child) in ("", "Z")
+        assert [("applied", True), ("verified", True)] == stages(events)
+        assert last(events, "applied").ends
+        assert "2 of 2 processes gone (threads: 2 x gone)" == last(events, "verified").measured["decode-0"]
+
+
+async def test_a_kill_of_a_child_leaves_its_parent(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        child = one.child
+        async with prepare(send("KILL", child="scheduler"), with_nodes(kit, one.server())):
+            assert state_of(child) in ("", "Z")
+            assert state_of(one.pid) in ("S", "R")
+        assert (child,) == last(events, "applied").pids
+
+
+async def test_a_term_goes_to_the_main_process_only_and_must_be_obeyed(tmp_path, kit, events, monkeypatch) -> None:
+    monkeypatch.setattr(signals, "TERM_S", 0.3)
+    with node(tmp_path) as obedient:
+        child = obedient.child
+        async with prepare(send("TERM"), with_nodes(kit, obedient.server())):
+            assert ("verified", True) == stages(events)[-1]
+            assert state_of(child) in ("S", "R")
+        os.kill(child, signal.SIGKILL)
+    with node(tmp_path, mode="stubborn") as stubborn:
+        async with prepare(send("TERM"), with_nodes(kit, stubborn.server())):
+            assert ("verified", False) == stages(events)[-1]
+            assert f"process {stubborn.pid} is not gone after 0.3 s" == last(events, "verified").detail
+
+
+async def test_a_cont_undoes_a_stop_of_an_earlier_step(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        kit = with_nodes(kit, one.server())
+        async with kit.standing:
+            steps = [
+                Step.model_validate({"id": "stop", "at": 0.0, "signal": {"where": {"role": "decode"}, "send": "STOP"}}),
+                Step.model_validate(
+                    {"id": "go", "after": "stop", "signal": {"where": {"role": "decode"}, "send": "CONT"}}
+                ),
+            ]
+            assert await Timeline(steps, kit).play()
+            assert "T" != state_of(one.pid)
+            assert "2 of 2 processes running" in last(events, "verified").measured["decode-0"]
+
+
+async def test_cycles_take_turns_among_the_nodes(kit) -> None:
+    servers = [nowhere(f"decode-{i}") for i in range(3)]
+    kit = with_nodes(kit, *servers)
+    assert [("decode-0",), ("decode-1",), ("decode-2",), ("decode-0",)] == [
+        prepare(send("STOP"), kit, cycle=cycle).nodes for cycle in (1, 2, 3, 4)
+    ]
+    assert ("decode-0", "decode-2") == prepare(send("STOP", mode="50%"), kit, cycle=3).nodes
+    assert ("decode-1",) == prepare(send("STOP", node="decode-1"), kit, cycle=3).nodes
+
+
+def nowhere(name: str) -> Server:
+    return Server(name, "decode", ServerSpec(url="http://127.0.0.1:1"))
+
+
+# ---------------------------------------------------------------------------------------------- restart
+
+
+def again(within_s: float) -> Step:
+    return step(restart={"where": {"role": "decode"}, "timeout": within_s})
+
+
+async def restarted(kit: FaultKit, one, command: str, within_s: float = 20.0) -> None:
+    server = one.server(restart=command)
+    health = {"decode-0": HealthSource(node="decode-0", base_url=server.spec.url, endpoints=("/health",))}
+    async with make_http() as http:
+        kit = with_nodes(kit, server, http=http, health=health, restarter=CommandRestarter({"decode-0": command}))
+        async with prepare(again(within_s), kit):
+            pass
+
+
+async def test_a_restart_is_verified_by_a_newer_process_that_serves(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        old = one.pid
+        await restarted(kit, one, one.command())
+        assert [("applied", True), ("verified", True)] == stages(events)
+        assert ((old in last(events, "applied").pids), True) == (True, last(events, "applied").ends)
+        assert (
+            f"pid {old} gone, pid {one.pid} started later, /health answers 200"
+            in (last(events, "verified").measured["decode-0"])
+        )
+
+
+@pytest.mark.parametrize(
+    ("command", "detail"),
+    [
+        ("true", "decode-0: the old process {old} still runs 0.5 s after the order"),
+        ("echo no such unit; exit 5", "the restart command of decode-0 ended with 5: no such unit"),
+        ("sleep 60", "the restart command of decode-0 did not end within 0.5 s"),
+        ("kill -9 {old}", "decode-0: no process took the place of {old} 0.5 s after the order"),
+    ],
+)
+async def test_a_restart_that_was_none_is_not_verified(command, detail, tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        old = one.pid
+        await restarted(kit, one, command.format(old=old), within_s=0.5)
+        assert [("applied", True), ("verified", False)] == stages(events)
+        assert detail.format(old=old) == last(events, "verified").detail
+
+
+async def test_a_restarted_node_that_does_not_serve_is_not_verified(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        await restarted(kit, one, one.command("sick"), within_s=3.0)
+        assert ("verified", False) == stages(events)[-1]
+        assert "does not serve (/health answers 503)" in last(events, "verified").detail
+
+
+async def test_a_ctrl_c_does_not_leave_a_restart_half_done(tmp_path, kit, events) -> None:
+    with node(tmp_path) as one:
+        old = one.pid
+        running = asyncio.ensure_future(restarted(kit, one, f"sleep 0.5; {one.command()}"))
+        await asyncio.to_thread(until, lambda: stages(events), "it is ordered")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        until(one.pidfile.exists, "the new one starts")
+        assert old != one.pid
+
+
+def test_the_command_is_looked_for_by_node() -> None:
+    restarter = CommandRestarter({"decode-0": "true"})
+    assert (True, False) == (restarter.can_restart("decode-0"), restarter.can_restart("decode-1"))

@@ -1,0 +1,90 @@
+"""What a target does not allow, or does not tell, is refused before anything is touched."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from chaos.engine.faults import permission
+from chaos.engine.faults.permission import demand, reach
+from chaos.engine.faults.restarts import CommandRestarter
+from chaos.model.errors import Refused
+from chaos.model.outcomes import ExitCode
+from chaos.model.scenario import Scenario
+from chaos.model.target import Target
+
+ALL = ["kill", "signal", "restart", "protocol"]
+
+
+def target(**more) -> Target:
+    plain = {
+        "version": 1,
+        "name": "here",
+        "router": {"url": "http://127.0.0.1:1"},
+        "prefill": [{"url": "http://127.0.0.1:2"}],
+        "decode": [{"url": "http://127.0.0.1:3"}, {"url": "http://127.0.0.1:4"}],
+        "allow": ALL,
+    }
+    return Target.model_validate({**plain, **more})
+
+
+def scenario(**action) -> Scenario:
+    return Scenario.model_validate(
+        {"version": 1, "name": "s", "timeline": [{"id": "fault", "at": 0.0, **action}]}, strict=True
+    )
+
+
+FRAME = {"foreign_frame": {"where": {"role": "prefill"}}}
+FREEZE = {"signal": {"where": {"role": "decode"}, "send": "STOP"}}
+RESTART = {"restart": {"where": {"role": "decode"}}}
+
+
+@pytest.mark.parametrize(
+    ("action", "changes", "message", "hint"),
+    [
+        (FREEZE, {"allow": ["kill"]}, "here does not allow: signal", "allow: [kill, signal]"),
+        (RESTART, {"allow": ["kill"]}, "here does not allow: restart", "allow: [kill, restart]"),
+        (FRAME, {"allow": ["kill"]}, "here does not allow: protocol", "allow: [kill, protocol]"),
+        (FREEZE, {"environment": "production"}, "here is a production deployment", "staging"),
+        (FRAME, {}, "fault: the control socket of prefill-0 cannot be found", "bootstrap_port"),
+        (RESTART, {}, "fault: nothing says how to restart decode-0", "restart: COMMAND"),
+        (
+            {"signal": {"where": {"role": "decode", "node": "decode-7"}, "send": "KILL"}},
+            {},
+            "fault: here has no decode node decode-7",
+            "it has: decode-0, decode-1",
+        ),
+        (
+            {"signal": {"where": {"role": "prefill", "mode": 2}, "send": "KILL"}},
+            {},
+            "fault: 2 prefill are wanted, but here has 1",
+            "a lab: --set prefill=2",
+        ),
+    ],
+)
+def test_what_is_not_allowed_or_not_told_is_refused_with_a_hint(action, changes, message, hint) -> None:
+    with pytest.raises(Refused) as refused:
+        demand(scenario(**action), target(**changes))
+    assert (message, True) == (refused.value.message, hint in refused.value.hint)
+    assert ExitCode.REFUSED == refused.value.exit_code
+
+
+def test_what_is_allowed_and_told_is_not_refused() -> None:
+    told = target(
+        prefill=[{"url": "http://127.0.0.1:2", "bootstrap_port": 8998}],
+        decode=[{"url": "http://127.0.0.1:3", "restart": "true"}, {"url": "http://127.0.0.1:4", "restart": "true"}],
+    )
+    for action in (FREEZE, FRAME, RESTART):
+        demand(scenario(**action), told, CommandRestarter.of(told))
+
+
+def test_a_process_that_cannot_be_found_or_signalled_is_refused_before_the_run(monkeypatch) -> None:
+    with pytest.raises(Refused, match="the process of decode-0 cannot be found: the target gives no pid"):
+        reach(scenario(**FREEZE), target())
+    mine = target(decode=[{"url": "http://127.0.0.1:3", "pid": os.getpid()}])
+    reach(scenario(**FREEZE), mine)
+    monkeypatch.setattr(permission, "_may_signal", lambda _: False)
+    with pytest.raises(Refused, match="this user may not send signals to decode-0"):
+        reach(scenario(**FREEZE), mine)
+    reach(scenario(**RESTART), mine)  # a restart is somebody else's signal

@@ -1,0 +1,88 @@
+"""Real Python processes with named threads, to be looked into from outside."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from chaos.engine.probes.locate import Located
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Threads as an engine's: one with the name that Python gives it by its function, one with a name of its own. It leaves
+# when its parent does; a line on stdin ends the control thread.
+ENGINE = """
+import sys, threading
+leave = threading.Event()
+def control_thread():
+    leave.wait()
+def worker():
+    threading.Event().wait()
+threading.Thread(target=control_thread, daemon=True).start()
+threading.Thread(target=worker, daemon=True, name="east").start()
+print("up", flush=True)
+sys.stdin.readline()
+leave.set()
+threading.enumerate()[1].join(10)
+print("ended", flush=True)
+sys.stdin.read()
+"""
+PARENT = f"""
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", {ENGINE!r}], stdin=sys.stdin, stdout=subprocess.PIPE)
+child.stdout.readline(); print(child.pid, flush=True); child.wait()
+"""
+
+
+@dataclass
+class Process:
+    """A process of ours that stands for an engine."""
+
+    popen: subprocess.Popen[str]
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def located(self) -> Located:
+        return Located(self.pid, psutil.Process(self.pid).create_time())
+
+    def end_control_thread(self) -> None:
+        assert self.popen.stdin is not None
+        assert self.popen.stdout is not None
+        self.popen.stdin.write("\n")
+        self.popen.stdin.flush()
+        assert "ended" == self.popen.stdout.readline().strip()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Process]]:
+    """Start Python code and wait for its first line; ended after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(code: str = ENGINE, *words: str, env: dict[str, str] | None = None) -> Process:
+        popen = subprocess.Popen(
+            [sys.executable, "-c", code, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=env,
+        )
+        started.append(popen)
+        assert popen.stdout is not None
+        assert popen.stdout.readline()
+        return Process(popen)
+
+    yield run
+    for popen in started:
+        for child in psutil.Process(popen.pid).children() if popen.poll() is None else []:
+            child.kill()
+        popen.kill()
+        popen.communicate()

@@ -1,0 +1,128 @@
+"""py-spy at real processes: names, stacks, and every reason why there are none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from chaos.engine.forensics import stacks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def py_spy() -> stacks.PySpy:
+    found = stacks.PySpy.find()
+    assert found is not None, "py-spy belongs to the development tools"
+    return found
+
+
+def test_names_tell_which_function_a_thread_runs(start: Callable, py_spy: stacks.PySpy) -> None:
+    threads = py_spy.threads(start().pid)
+    assert ["MainThread", "Thread-1 (control_thread)", "east (worker)"] == [thread.label for thread in threads]
+
+
+def test_a_thread_that_has_ended_is_not_there_any_more(start: Callable, py_spy: stacks.PySpy) -> None:
+    process = start()
+    process.end_control_thread()
+    assert ["MainThread", "east (worker)"] == [thread.label for thread in py_spy.threads(process.pid)]
+
+
+def test_stacks_are_told_innermost_call_first(start: Callable, py_spy: stacks.PySpy) -> None:
+    text = stacks.text(py_spy.threads(start().pid))
+    control = text[text.index("Thread-1 (control_thread)") :]
+    assert control.index("wait (") < control.index("control_thread (<string>:")
+
+
+def test_looking_does_not_stop_the_process(start: Callable, py_spy: stacks.PySpy) -> None:
+    beats = start(
+        "import time, sys\nprint('up', flush=True)\nlast, worst = time.monotonic(), 0.0\nend = last + 2.0\n"
+        "while last < end:\n    time.sleep(0.001)\n    now = time.monotonic()\n"
+        "    worst, last = max(worst, now - last), now\nprint(worst, flush=True)\nsys.stdin.read()"
+    )
+    until = time.monotonic() + 1.5
+    looks, took = 0, 0.0
+    while time.monotonic() < until:
+        began = time.monotonic()
+        py_spy.threads(beats.pid)
+        looks, took = looks + 1, max(took, time.monotonic() - began)
+    worst = float(beats.popen.stdout.readline())
+    assert looks > 3
+    # A tool that stops its object would hold it for about as long as a look takes, each time.
+    assert worst < max(took, 0.25)
+
+
+def test_a_stopped_process_can_be_looked_into(start: Callable, py_spy: stacks.PySpy) -> None:
+    process = start()
+    os.kill(process.pid, signal.SIGSTOP)
+    assert 3 == len(py_spy.threads(process.pid))
+    assert psutil.STATUS_STOPPED == psutil.Process(process.pid).status()
+
+
+def test_a_process_without_an_interpreter_has_nothing_to_miss(py_spy: stacks.PySpy) -> None:
+    sleeping = subprocess.Popen(["sleep", "60"])
+    try:
+        with pytest.raises(stacks.NotPython):
+            py_spy.threads(sleeping.pid)
+    finally:
+        sleeping.kill()
+        sleeping.wait()
+
+
+def test_a_process_that_is_gone_is_told(start: Callable, py_spy: stacks.PySpy) -> None:
+    process = start()
+    process.popen.kill()
+    process.popen.wait()
+    with pytest.raises(stacks.NoStacks, match="py-spy failed"):
+        py_spy.threads(process.pid)
+
+
+def tool(tmp_path: Path, script: str) -> stacks.PySpy:
+    path = tmp_path / "py-spy"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return stacks.PySpy(str(path))
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo 'Permission Denied: Try running again with elevated permissions' >&2; exit 1", "not permitted"),
+        ("echo 'Error: Operation not permitted (os error 1)' >&2; exit 1", "not permitted"),
+        ("echo 'Error: Failed to get stack trace' >&2; exit 1", "py-spy failed: Error: Failed to get stack trace"),
+        ("exit 1", "it said nothing"),
+        ("echo '{\"no\": 1}'", "something else than expected"),
+        ("exec sleep 30", "did not answer"),
+    ],
+)
+def test_every_failure_of_the_tool_is_a_reason(
+    tmp_path: Path, script: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks, "TIMEOUT_S", 0.5)
+    with pytest.raises(stacks.NoStacks, match=why):
+        tool(tmp_path, script).threads(os.getpid())
+
+
+def test_a_stack_that_changed_under_its_eyes_is_read_again(tmp_path: Path) -> None:
+    counter = tmp_path / "count"
+    script = f'echo x >> {counter}; [ "$(wc -l < {counter})" -ge 3 ] && echo "[]" || exit 1'
+    assert [] == tool(tmp_path, script).threads(os.getpid())
+
+
+def test_a_tool_that_cannot_be_run_is_a_reason(tmp_path: Path) -> None:
+    with pytest.raises(stacks.NoStacks, match="cannot be run"):
+        stacks.PySpy(str(tmp_path / "none")).threads(os.getpid())
+
+
+def test_without_the_tool_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert stacks.PySpy.find() is None
