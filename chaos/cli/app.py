@@ -76,7 +76,7 @@ def run(
     order = Launch(
         scenario=scenario, target=target, overrides=tuple(with_), lab_options=tuple(set_), reports=reports, plain=plain
     )
-    raise typer.Exit(int(launch(order, show_panel=True).exit_code))
+    raise typer.Exit(int(launch(order, show_panel=True).verdict.exit_code))
 
 
 @app.command()

@@ -21,13 +21,18 @@ ACTS = (
 
 def run_demo(reports: Path) -> int:
     """Run both acts; 0 exactly when the first wedged and the second stayed healthy."""
-    console = Console()
-    verdicts = []
+    console = Console(highlight=False)
+    verdicts, folders = [], []
     for target, _, title in ACTS:
         console.rule(title)
         order = Launch(scenario="abort-cascade", target=target, overrides=(), lab_options=(), reports=reports)
-        verdicts.append((target, launch(order, show_panel=False)))
+        launched = launch(order, show_panel=False)
+        verdicts.append((target, launched.verdict))
+        folders.append(launched.folder)
     console.print(panels_side_by_side(verdicts))
+    for (target, verdict), folder in zip(verdicts, folders, strict=True):
+        console.print(f"{verdict.outcome.value.upper():<8} {target}", markup=False)
+        console.print(f"         open {folder.report}", soft_wrap=True, markup=False)
     as_told = all(verdict.outcome is wanted for (_, wanted, _), (_, verdict) in zip(ACTS, verdicts, strict=True))
     if as_told:
         console.print("As it should be: the first deployment is wedged, the second survived the same attack.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from chaos.cli.outputs import judged, show, verdict_json, write_reports
+from chaos.cli.outputs import judged, listened_to, show, verdict_json, write_reports
 from chaos.journal import RunFolder
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ def judge_again(path: Path, *, as_json: bool, write: bool) -> int:
     if write:
         write_reports(folder, journal, verdict, "")
     if as_json:
-        sys.stdout.buffer.write(verdict_json(verdict))
+        with listened_to():
+            sys.stdout.buffer.write(verdict_json(verdict))
     else:
         show(verdict, folder)
     return int(verdict.exit_code)

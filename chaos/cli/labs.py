@@ -56,7 +56,10 @@ def _show_installed(console: Console, name: str) -> None:
 
 
 def _table(*columns: str) -> Table:
-    return Table(*columns, box=None, padding=(0, 2, 0, 0))
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")  # a name that is cut cannot be copied
+    return table
 
 
 def install(names: Sequence[str]) -> None:

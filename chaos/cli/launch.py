@@ -59,7 +59,15 @@ class Launch:
         return shlex.join(words)
 
 
-def launch(order: Launch, *, show_panel: bool) -> Verdict:
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A finished run."""
+
+    verdict: Verdict
+    folder: RunFolder
+
+
+def launch(order: Launch, *, show_panel: bool) -> Launched:
     """Run, judge, report. Raises `UserError` for what was wrong before anything was broken."""
     scenario = library.load_scenario(order.scenario, order.overrides).value
     opened = open_target(order.target, order.lab_options)
@@ -74,7 +82,8 @@ def launch(order: Launch, *, show_panel: bool) -> Verdict:
         raise
     if failure is not None:
         tell(failure)
-    return conclude(folder, order.command(), show_panel=show_panel)
+    with _undisturbed():
+        return Launched(conclude(folder, order.command(), show_panel=show_panel), folder)
 
 
 def _execute(
@@ -119,6 +128,16 @@ def _execute(
     for dropped in run.dropped_listeners:
         complain(f"a view was dropped: {dropped}")
     return failure
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A Ctrl-C too many must not cost the report: writing it takes a second."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +18,8 @@ from chaos.model.errors import HarnessError
 from chaos.render import ReportExtras, junit_xml, report_html, summary_md, verdict_panel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from chaos.journal import Journal, RunFolder
     from chaos.model.section import Section
     from chaos.model.verdict import Verdict
@@ -57,9 +62,23 @@ def as_yaml(section: Section) -> str:
 
 
 def show(verdict: Verdict, folder: RunFolder) -> None:
-    """Print the panel; it says where the rest is."""
-    console = Console()
-    console.print(verdict_panel(verdict, report=str(folder.report)))
+    """Print the panel and, whole on a line of its own, where the report is."""
+    with listened_to():
+        console = Console(highlight=False)
+        console.print(verdict_panel(verdict))
+        if folder.report.exists():
+            console.print(f"report: {folder.report}", soft_wrap=True, markup=False)
+
+
+@contextmanager
+def listened_to() -> Iterator[None]:
+    """Nobody reading our output any more (`| head`, a full pipe) changes nothing of what was found."""
+    try:
+        yield
+        sys.stdout.flush()
+    except (OSError, SystemExit):  # rich turns a broken pipe into an exit of its own
+        # What is still buffered would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def conclude(folder: RunFolder, command: str, *, show_panel: bool) -> Verdict:

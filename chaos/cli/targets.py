@@ -24,7 +24,7 @@ LAB_PREFIX = "lab:"
 class OpenTarget(Protocol):
     """A target while a run lasts."""
 
-    kind: str  # what the journal may say of it: no build, no host
+    kind: str  # what the journal calls it: a lab without its build, or the name in the file; never a host
 
     @property
     def restarter(self) -> Restarter:
@@ -40,9 +40,8 @@ class OpenTarget(Protocol):
 class FileTarget:
     """A deployment that somebody else runs."""
 
-    kind = "file"
-
     def __init__(self, spec: Target) -> None:
+        self.kind = spec.name  # what its owner calls it
         self._spec = spec
 
     @property

@@ -20,6 +20,7 @@ from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Discovery, Probes, discover, make_http
+from chaos.engine.pulse import Pulse
 from chaos.engine.timeline import Timeline
 from chaos.journal import JournalWriter
 from chaos.judge import Facts, passes_for, recovery, unread_floors, workers_known
@@ -48,6 +49,8 @@ WARM_S = 90.0
 POLL_S = 0.1
 LOST_DRAIN_S = 3.0
 """Once a target is known not to answer, waiting for its answers teaches nothing."""
+LOST_AFTER_S = 5.0
+"""Not a token, not an answer for this long, while canaries are overdue: it does not answer any more."""
 DRAIN_MARGIN_S = 5.0
 FLOORS_PATIENCE_S = 20.0
 """A /metrics that takes seconds to answer may leave an idle phase without a reading after the gauge lag."""
@@ -102,11 +105,14 @@ class Run:
         self._clock = setup.clock
         self._interrupt = setup.interrupt
         self._facts = Facts()
-        self._baseline = Baseline()
+        self._baseline = Baseline(setup.plan.canary_deadline_s)
+        self._pulse = Pulse()
         self._suspicion = Suspicion()
         self._leftovers: list[str] = []  # what could not be undone
         self._journal = JournalWriter(setup.folder.journal)
-        self._bus = Bus(self._journal, [_Fold(self._facts), self._baseline, self._suspicion, *setup.listeners])
+        self._bus = Bus(
+            self._journal, [_Fold(self._facts), self._baseline, self._pulse, self._suspicion, *setup.listeners]
+        )
 
     @property
     def dropped_listeners(self) -> list[str]:
@@ -223,7 +229,7 @@ class Run:
         return (RunStatus.ABORTED, stopped) if stopped else (RunStatus.COMPLETED, "")
 
     async def _stand_baseline(self) -> None:
-        """Wait until every path serves, all workers took part and floors were seen; `Unfit` when a path never serves."""
+        """Wait until every path serves and all workers took part; `Unfit` when a path never serves."""
         self._enter("baseline")
         scenario = self._setup.scenario
         in_a_row = {path.id: passes_for(path, self._plan) for path in self._facts.paths()}
@@ -286,11 +292,7 @@ class Run:
         if not (recovered or stopped):
             forensics.request("not-recovered", ", ".join(recovery(self._facts, self._clock.now_ns()).lacking))
         self._enter("teardown", stopped)
-        patience_s = LOST_DRAIN_S
-        if recovered:
-            timeouts = [group.timeout for group in self._setup.scenario.load]
-            patience_s = max(timeouts, default=0.0) + DRAIN_MARGIN_S
-        hung_up = await self._or_leave(kit.fleet.drain(patience_s))
+        hung_up = await self._or_leave(kit.fleet.drain(self._patience_s(recovered=recovered)))
         if not stopped and recovered and (hung_up or not recovery(self._facts, self._clock.now_ns()).recovered):
             # Requests that never ended had to be hung up on, which is a disturbance of our own: show once more, past
             # the aborts that it made, that every path serves.
@@ -310,6 +312,17 @@ class Run:
         await self._or_leave(forensics.settle())
         await self._or_leave(kit.probes.finish())
         return stopped
+
+    def _patience_s(self, *, recovered: bool) -> float:
+        """How long open requests may take to end before we hang up, which is a fault of its own.
+
+        Not having recovered is not the same as not answering: a busy target still gets its time.
+        """
+        silent = self._since(self._pulse.last_ns) > LOST_AFTER_S
+        failing = not recovered or recovery(self._facts, self._clock.now_ns()).failing
+        if silent and failing:
+            return LOST_DRAIN_S
+        return max((group.timeout for group in self._setup.scenario.load), default=0.0) + DRAIN_MARGIN_S
 
     async def _stay_idle(self) -> None:
         """Be idle as long as planned, and a little longer where a starved machine has not shown its floors yet."""

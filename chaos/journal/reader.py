@@ -54,7 +54,7 @@ def read_journal(path: Path) -> Journal:
     for line in lines:
         try:
             events.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             damaged += 1
     if not events or not isinstance(events[0], ev.RunStarted):
         raise UserError(f"{path}: the first event cannot be read", hint="the file was damaged; nothing can be judged")
@@ -64,7 +64,7 @@ def read_journal(path: Path) -> Journal:
 def _check_head(path: Path, lines: list[bytes]) -> None:
     try:
         head = msgspec.json.decode(lines[0], type=_Head)
-    except (IndexError, msgspec.DecodeError, UnicodeDecodeError):
+    except (IndexError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         head = _Head(type="")
     if head.type != "run.started":
         raise UserError(f"{path}: not a pdchaos journal", hint="its first line must be a run.started event")

@@ -193,6 +193,7 @@ def _publish(folder: Path, spec: LabSpec, target: Target, pids: list[int], ttl_s
 def target_yaml(target: Target) -> str:
     """A target as a file, with units."""
     plain = target.model_dump(exclude_defaults=True, exclude_none=True)
+    plain["environment"], plain["allow"] = target.environment, target.allow
     plain["timeouts"] = {name: f"{seconds:g}s" for name, seconds in target.timeouts.items()}
     if target.gauge_lag is not None:
         plain["gauge_lag"] = f"{target.gauge_lag:g}s"

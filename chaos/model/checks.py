@@ -113,8 +113,18 @@ def _each_in(node: Node | None, what: str, known: Collection[str]) -> Iterator[P
                 yield item.mark.problem(f"there is no {what} {quoted(item.value)}", did_you_mean(item.value, known))
 
 
+SAID_ALOUD = {
+    "environment": "write environment: staging; nothing is taken for granted about what may be broken",
+    "allow": "write allow: [kill] to let pdchaos kill its own clients, allow: [] to let it only look",
+}
+"""Keys of a target file without a default: what may be done to a deployment is never assumed."""
+
+
 def check_target(root: Mapping, known: Known | None) -> Iterator[Problem]:
     """Everything that no single field of a target can know."""
+    for key, hint in SAID_ALOUD.items():
+        if key not in root.values:
+            yield root.mark.problem(f"`{key}` is missing", hint)
     servers = [("router", router)] if isinstance(router := child(root, "router"), Mapping) else []
     for role in ("prefill", "decode"):
         servers += [(f"{role}-{index}", server) for index, server in enumerate(members(root, role))]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from chaos.model.faults import FaultKind
 from chaos.model.section import Name, SecretRef, Section, Version1
@@ -62,8 +62,14 @@ class Tls(Section):
     ca: FilePath | None = None
 
 
+def _said_aloud(schema: dict[str, Any]) -> None:
+    schema["required"] = sorted({*schema["required"], "environment", "allow"})
+
+
 class Target(Section):
-    """A whole target file."""
+    """A whole target file. In a file `environment` and `allow` must be said (`chaos.model.checks`)."""
+
+    model_config = ConfigDict(json_schema_extra=_said_aloud)
 
     version: Version1
     name: Name

@@ -11,7 +11,7 @@ _STAGE = {"dev": -4, "a": -3, "b": -2, "rc": -1, "": 0, "post": 1}
 
 def version_key(text: str) -> tuple[tuple[int, ...], int, int] | None:
     """A key that sorts versions; None for what is no version (unknown)."""
-    match = re.match(r"v?([0-9]+(?:\.[0-9]+)*)(?:[.-]?(post|rc|dev|a|b)([0-9]*))?", text)
+    match = re.match(r"v?([0-9]{1,9}(?:\.[0-9]{1,9})*)(?:[.-]?(post|rc|dev|a|b)([0-9]{0,9}))?", text)
     if match is None:
         return None
     numbers = [int(part) for part in match[1].split(".")]

@@ -105,7 +105,9 @@ def test_a_target_that_does_not_answer_is_unfit(pdchaos, tmp_path) -> None:
         ports = [taken.getsockname()[1] + n for n in range(3)]
     target = tmp_path / "target.yaml"
     router, prefill, decode = (f'{{url: "http://127.0.0.1:{port}"}}' for port in ports)
-    target.write_text(f"version: 1\nname: gone\nrouter: {router}\nprefill: [{prefill}]\ndecode: [{decode}]\n")
+    may = "environment: staging\nallow: [kill]\n"
+    servers = f"router: {router}\nprefill: [{prefill}]\ndecode: [{decode}]\n"
+    target.write_text(f"version: 1\nname: gone\n{may}{servers}")
     ran = pdchaos.run("abort-cascade", "--target", str(target))
     assert 6 == ran.code
     for node in ("router-0", "prefill-0", "decode-0"):
@@ -115,7 +117,9 @@ def test_a_target_that_does_not_answer_is_unfit(pdchaos, tmp_path) -> None:
 
 def test_what_a_target_does_not_allow_is_refused_before_anything_is_touched(pdchaos, kept_lab) -> None:
     lab = kept_lab("sim")
-    lab.target.write_text(lab.target.read_text() + "allow: []\n")
+    lines = lab.target.read_text().splitlines()
+    kept = [line for line in lines if not line.startswith(("allow:", "- "))]
+    lab.target.write_text("\n".join([*kept, "allow: []"]) + "\n")
     ran = pdchaos.run("abort-cascade", "--target", str(lab.target))
     assert 5 == ran.code
     assert "does not allow: kill" in ran.output

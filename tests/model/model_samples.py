@@ -20,6 +20,8 @@ prefill:
   - {url: "http://127.0.0.1:30000"}
 decode:
   - {url: "http://127.0.0.1:30001"}
+environment: staging
+allow: [kill]
 """
 
 PACK = r"""

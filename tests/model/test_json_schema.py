@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from model_samples import FULL_SCENARIO, FULL_TARGET, PACK, SCENARIO, TARGET
 
-from chaos.model.checks import check_scenario
+from chaos.model.checks import check_scenario, check_target
 from chaos.model.loading import validate
 from chaos.model.schema import KINDS, json_schema
 from chaos.model.yamlpos import Mapping, Mark, Node, Scalar, Sequence, parse_yaml, plain
@@ -32,8 +32,9 @@ def loads(kind: str, document: Any) -> list[str]:
     root = tree(document)
     assert isinstance(root, Mapping)
     _, problems = validate(KINDS[kind], root)  # type: ignore[index]
-    together = check_scenario(root, None) if kind == "scenario" else ()
-    return [*map(str, problems), *(text for text in map(str, together) if "trigger" in text or " action" in text)]
+    together = {"scenario": check_scenario, "target": check_target}.get(kind, lambda *_: ())(root, None)
+    known = (" trigger", " action", "` is missing")
+    return [*map(str, problems), *(text for text in map(str, together) if any(word in text for word in known))]
 
 
 def tree(value: Any) -> Node:

@@ -93,7 +93,7 @@ def test_a_target_is_checked_against_the_packs(tmp_path: Path) -> None:
     urls = [f'{{url: "http://127.0.0.1:{port}"}}' for port in (1, 2, 3)]
     file.write_text(
         "version: 1\nname: t\ntimeouts: {wating: 30s}\n"
-        f"router: {urls[0]}\nprefill: [{urls[1]}]\ndecode: [{urls[2]}]\n"
+        f"router: {urls[0]}\nprefill: [{urls[1]}]\ndecode: [{urls[2]}]\nenvironment: staging\nallow: []\n"
     )
     with pytest.raises(InvalidFile, match=r"3:12: the pack knows no timeout `wating` \(did you mean waiting\?\)"):
         library.load_target(str(file))
@@ -103,7 +103,10 @@ def test_paths_in_a_target_file_are_taken_from_its_folder(tmp_path: Path, monkey
     file = tmp_path / "target.yaml"
     rest = "log: [a.log, /var/b.log, ~/c.log], pidfile: run/p.pid"
     one, two, three = (f'{{url: "http://127.0.0.1:{port}", {rest}}}' for port in (1, 2, 3))
-    file.write_text(f"version: 1\nname: t\nrouter: {one}\nprefill: [{two}]\ndecode: [{three}]\ntls: {{ca: ca.pem}}\n")
+    file.write_text(
+        f"version: 1\nname: t\nrouter: {one}\nprefill: [{two}]\ndecode: [{three}]\ntls: {{ca: ca.pem}}\n"
+        "environment: staging\nallow: []\n"
+    )
     monkeypatch.chdir(tmp_path.parent)
     monkeypatch.setenv("HOME", "/home/somebody")
     target = library.load_target(f"{tmp_path.name}/target.yaml").value

@@ -175,7 +175,7 @@ async def test_what_cannot_be_observed_is_noted_with_its_reason(changes: dict[st
     ("promised", "problem"),
     [
         ({"log": ["/nowhere/none.log"]}, r"prefill-0: its log /nowhere/none\.log cannot be read \(No such file"),
-        ({"log": ["/tmp"]}, r"prefill-0: its log /tmp cannot be read \(Is a directory"),
+        ({"log": ["/tmp"]}, r"prefill-0: its log /tmp cannot be read \(not a regular file"),
         ({"metrics": "http://127.0.0.1:1/metrics"}, r"prefill-0: no metrics at http://127\.0\.0\.1:1/metrics"),
         ({"pidfile": "/nowhere/none.pid"}, r"prefill-0: its process is not there"),
     ],

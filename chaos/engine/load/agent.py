@@ -50,6 +50,7 @@ class Agent:
         self._hello = asyncio.Event()
         self._wave_seen = asyncio.Event()
         self._ended = asyncio.Event()
+        self._waiting_orders: list[bytes] = []
         self._expected_end = ""  # why its end is no accident: "fault" or "asked"
 
     # ------------------------------------------------------------------------------------------ life
@@ -74,6 +75,8 @@ class Agent:
             log.close()
         try:
             await self._send(msgspec.json.encode(self.config))
+            for order in self._waiting_orders:
+                await self._send(order)
             await self._listen()
             await self._process.wait()
         finally:
@@ -102,6 +105,11 @@ class Agent:
     def alive(self) -> bool:
         """True while the process runs."""
         return self._process is not None and not self._ended.is_set()
+
+    @property
+    def over(self) -> bool:
+        """True once the process is gone and accounted for; a process that is being started is not over."""
+        return self._ended.is_set()
 
     @property
     def pid(self) -> int:
@@ -166,6 +174,7 @@ class Agent:
 
     async def _send(self, line: bytes) -> None:
         if self._process is None or self._process.stdin is None:
+            self._waiting_orders.append(line)  # it is being started: obey right after its first line
             return
         # A process that just died shows up as its end, not as a broken pipe here.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -178,7 +187,7 @@ class Agent:
         while line := await self._process.stdout.readline():
             try:
                 message = msg.decode(line)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 continue  # cut by SIGKILL in the middle of a line
             self._on_message(message)
 

@@ -105,7 +105,7 @@ class Fleet:
         self._closing = True
         for task in self._helpers:
             task.cancel()
-        alive = [agent for agent in self._agents.values() if agent.alive]
+        alive = [agent for agent in self._agents.values() if not agent.over]
         for agent in alive:
             await agent.drain()
         try:
@@ -123,7 +123,7 @@ class Fleet:
         self._closing = True
         for task in self._helpers:
             task.cancel()
-        alive = [agent for agent in self._agents.values() if agent.alive]
+        alive = [agent for agent in self._agents.values() if not agent.over]
         for agent in alive:
             await agent.stop()
         try:

@@ -101,7 +101,7 @@ class Answer:
             return
         try:
             chunk = _decode(data)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             self.fail("protocol", f"{error}: {_text(data)}")
             return
         self._take(chunk, now_ns)
@@ -157,7 +157,7 @@ def _quantile(values: list[float], q: float) -> float:
 def _error_text(raw: bytes) -> str:
     try:
         return _decode_error(raw).message
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return _text(raw)
 
 

@@ -139,8 +139,9 @@ class Probes:
             await asyncio.wait(canaries)
 
     async def close(self) -> None:
-        """Like `finish`; may be called after it."""
+        """Like `finish`; may be called after it, also after one that was cancelled half-way."""
         await self.finish()
+        await self._canary.close()
 
 
 def _routes(setup: Setup, found: Discovery) -> list[Route]:

@@ -218,14 +218,23 @@ def _logs(
     for n, log in enumerate(spec.log):
         stream = "log" if len(spec.log) == 1 else f"log-{n}"
         sources.append(LogSource(node=name, stream=stream, path=Path(log), signatures=signatures))
-        try:
-            with Path(log).open("rb"):
-                pass
-        except OSError as error:
-            problems.append(f"{name}: its log {log} cannot be read ({error.strerror})")
+        why = _unreadable(Path(log))
+        if why:
+            problems.append(f"{name}: its log {log} cannot be read ({why})")
     if not spec.log:
         notes.append(f"{name}: no log (the target names none)")
     return tuple(sources)
+
+
+def _unreadable(log: Path) -> str:
+    """Why a log cannot be read; empty when it can. A pipe is not opened: that would wait for a writer."""
+    try:
+        if log.exists() and not log.is_file():
+            return "not a regular file"
+        with log.open("rb"):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _as_of(version: str, signature: Signature) -> Signature:

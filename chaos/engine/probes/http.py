@@ -31,6 +31,7 @@ if _AIOHTTP:
         httpx.StreamError,
         aiohttp.ClientError,
         OSError,
+        UnicodeError,  # a host name that is none
     )
     """Everything a request can fail with short of cancellation; the transport lets some of aiohttp's own through."""
     _CUT: tuple[type[Exception], ...] = (aiohttp.ClientPayloadError,)
@@ -42,7 +43,7 @@ if _AIOHTTP:
     _UNCONNECTED: tuple[type[Exception], ...] = (aiohttp.ClientConnectorError, httpx.ConnectError, socket.gaierror)
     _HUNG_UP: tuple[type[Exception], ...] = (aiohttp.ServerDisconnectedError, ConnectionError)
 else:
-    TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError)
+    TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, UnicodeError)
     _CUT = ()
     _GARBLED = (httpx.ProtocolError,)
     _UNCONNECTED = (httpx.ConnectError, socket.gaierror)

@@ -25,6 +25,10 @@ ASK_S = 10.0
 _NO_SUCH_ENDPOINT = frozenset({404, 405, 501})
 
 
+MAX_RANKS = 4096
+"""No deployment has more ranks; what a server says is not trusted with our memory."""
+
+
 class Info(msgspec.Struct, frozen=True):
     """What a server says of itself, as far as it matters."""
 
@@ -35,9 +39,11 @@ class Info(msgspec.Struct, frozen=True):
 
     @property
     def ranks(self) -> tuple[str, ...]:
-        """Data-parallel by tensor-parallel ranks; nothing for a server that does not tell or has one."""
+        """Data-parallel by tensor-parallel ranks; none for a server that does not tell, has one, or tells nonsense."""
         dp, tp = self.dp_size or 1, self.tp_size or 1
-        return tuple(f"dp{d}.tp{t}" for d in range(dp) for t in range(tp)) if dp * tp > 1 else ()
+        if not 1 < dp * tp <= MAX_RANKS:
+            return ()
+        return tuple(f"dp{d}.tp{t}" for d in range(dp) for t in range(tp))
 
 
 class _Model(msgspec.Struct):
@@ -130,7 +136,7 @@ def _info(asked: _Asked) -> tuple[Info, str]:
         return Info(), asked.error or f"{asked.path}: HTTP {asked.status}"
     try:
         return msgspec.json.decode(asked.body, type=Info), ""
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         return Info(), f"{asked.path}: {error}"
 
 
@@ -139,5 +145,5 @@ def _models(asked: _Asked) -> tuple[str, ...]:
         return ()
     try:
         return tuple(model.id for model in msgspec.json.decode(asked.body, type=_Models).data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return ()
