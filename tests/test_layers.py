@@ -1,4 +1,4 @@
-"""Imports go down only. The order of the layers is DESIGN's; this test walks every import statement."""
+"""Imports go down only. ARCHITECTURE.md has the order; this test walks every import statement."""
 
 from __future__ import annotations
 

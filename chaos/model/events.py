@@ -1,4 +1,4 @@
-"""The event stream, format 1: everything a run observes or does, as small frozen structs (DESIGN §8).
+"""The event stream, format 1: everything a run observes or does, as small frozen structs.
 
 The engine emits these and does not know who listens; the journal writes them; the judge reads nothing else.
 Times ending in `_ns` are nanoseconds of the harness's CLOCK_MONOTONIC unless the event names another `clock`.

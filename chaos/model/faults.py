@@ -1,4 +1,4 @@
-"""What a step may do: the actions of a scenario's timeline, and which nodes they are meant for (DESIGN §5)."""
+"""What a step may do: the actions of a scenario's timeline, and which nodes they are meant for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chaos.model.section import Name, Section
 from chaos.model.units import Duration, shown, wrong
 
 FaultKind = Literal["kill", "signal", "restart", "network", "protocol", "engine-api", "request"]
-"""What a target may permit (DESIGN §5)."""
+"""What a target may permit."""
 
 
 def _sessions(value: object) -> object:

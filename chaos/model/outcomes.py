@@ -1,4 +1,4 @@
-"""The outcome lattice, the run and cleanup axes, three-valued answers and the exit codes (DESIGN §7)."""
+"""The outcome lattice, the run and cleanup axes, three-valued answers and the exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scenario file says (DESIGN §4). Durations are seconds once loaded.
+"""What a scenario file says. Durations are seconds once loaded.
 
 What one field may hold is said here; how fields must fit together (a step's group exists, one trigger each) is said
 in `chaos.model.checks`.
@@ -36,7 +36,7 @@ from chaos.model.units import (
 )
 
 CENSUS_PHASES = ("connecting", "waiting", "streaming", "thinking")
-"""Where a session can be when a wave hits it (DESIGN §2)."""
+"""Where a session can be when a wave hits it."""
 
 SERVER_ABORTS = "server_aborts"
 """Distinct requests whose abort the servers themselves told of after a wave: known only then, so an aim, no trigger."""

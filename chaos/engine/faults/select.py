@@ -1,4 +1,4 @@
-"""Which nodes a `where` means: selector and mode (DESIGN §4)."""
+"""Which nodes a `where` means: selector and mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that observes a deployment and ourselves. No rule about outcomes lives here (DESIGN §6)."""
+"""Everything that observes a deployment and ourselves. No rule about outcomes lives here."""
 
 from chaos.engine.probes.bundle import Probes
 from chaos.engine.probes.discover import Discovery, FoundNode, discover

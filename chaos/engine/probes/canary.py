@@ -1,7 +1,7 @@
 """Canaries: fresh small requests of our own, the only liveness that counts.
 
 A waiting canary is never hung up while a run watches: on vulnerable releases the disconnect of a request that waits
-for its first token is itself the fatal ABORT (DESIGN §5). So there is no client timeout at all. One that passes its
+for its first token is itself the fatal ABORT. So there is no client timeout at all. One that passes its
 deadline is reported overdue and stays open while later ones start beside it, ever more slowly: with n of them open
 since the last `mark` the next starts `interval * 2**(n-1)` after the one before (never more than a deadline apart),
 and with `MAX_OPEN` open none starts until one ends. A deployment that answers gets one per interval; one that hangs

@@ -1,4 +1,4 @@
-"""The scheduler's gauges: written at three moments only, and otherwise stale (DESIGN §5's blind spot, on purpose).
+"""The scheduler's gauges: written at three moments only, and otherwise stale (the real one's blind spot, on purpose).
 
 sglang 0.5.14 writes them after a prefill batch, at every 40th decode step, and on idle at most every 30 s. Idle means
 fully idle: with any disaggregation queue non-empty and no batch running nothing is written at all, so in a queue wedge
