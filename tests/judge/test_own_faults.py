@@ -113,6 +113,19 @@ def test_words_of_a_process_that_we_ended_are_no_damage_and_no_cause() -> None:
     assert (Outcome.HEALTHY, Outcome.DAMAGED) == (logged(1.0), logged(8.0))
 
 
+def test_what_still_waits_for_the_process_that_we_ended_is_lost_and_no_leak() -> None:
+    def held(at_rest: float, *, sent_before: bool) -> Outcome:
+        told = faulted(kind="restart").fault("decode-0", "restart", ends=True, stages=("applied",)).die("decode-0")
+        told.reply = HANG if sent_before else GOOD
+        told.go(3).restart("decode-0").fault("decode-0", "restart", ends=True, stages=("verified",)).phase("recovery")
+        told.reply = GOOD
+        told.backlog["prefill-0"] = at_rest
+        return judge(told.recovered().finish()).outcome
+
+    assert (Outcome.HEALTHY, Outcome.LEAKING) == (held(3, sent_before=True), held(5, sent_before=True))
+    assert Outcome.LEAKING == held(3, sent_before=False)
+
+
 # ---------------------------------------------------------------------------------------------- restarts
 
 
