@@ -221,7 +221,7 @@ class Run:
         return (RunStatus.ABORTED, stopped) if stopped else (RunStatus.COMPLETED, "")
 
     async def _stand_baseline(self) -> None:
-        """Wait until every path serves, all workers took part, idle floors were seen; `Unfit` when a path never serves."""
+        """Wait until every path serves, all workers took part and idle floors were seen; else `Unfit`."""
         self._enter("baseline")
         scenario = self._setup.scenario
         in_a_row = {path.id: passes_for(path, self._plan) for path in self._facts.paths()}
