@@ -51,7 +51,8 @@ def ours() -> list[int]:
 
 def generate(url: str, timeout: float = 60) -> int:
     body = {"text": "hello", "sampling_params": {"max_new_tokens": 4, "temperature": 0, "ignore_eos": True}}
-    request = urllib.request.Request(  # noqa: S310, our own addressf"{url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/generate", json.dumps(body).encode(), headers)  # noqa: S310, our own
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=timeout) as answer:
         return answer.status
 
