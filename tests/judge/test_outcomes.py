@@ -693,3 +693,20 @@ def test_a_dirty_cleanup_shows_in_the_exit_code():
 def test_gauges_of_other_roles_are_not_missed():
     assert all(metric.roles == ("prefill", "decode") for metric in METRICS if metric.use == "queue")
     assert Outcome.HEALTHY == judge(waved().recovered().finish()).outcome
+
+
+def test_a_health_check_that_got_no_answer_once_does_not_make_a_wedge_loud():
+    def silent(*statuses: int | None) -> bool:
+        told = wedging(waved(deaf=frozenset({"liveness"})), 20)
+        for status in statuses:
+            told.tell(ev.Liveness(t_ns=0, node="decode-0", endpoint="/health", status=status, took_ms=1.0)).go(3)
+        verdict = judge(told.go(20).finish())
+        assert verdict.wedge is not None
+        return verdict.wedge.silent
+
+    assert [True, False, False, False] == [
+        silent(200, None, 200),
+        silent(200, None, None, 200),
+        silent(200, 503, 200),
+        silent(200, 200, None),
+    ]
