@@ -29,6 +29,7 @@ def assert_the_dead_thread_is_shown(ran) -> None:
         assert f"prefill-0: thread {name} gone, 2 stacks saved" in saved[folder]["shows"]
         for file in ("prefill-0-metrics.prom", "decode-0-info.json", "router-processes.json", "decode-0-log.txt"):
             assert (ran.folder / folder / file).stat().st_size > 0
+    assert "LISTEN 127.0.0.1" in (ran.folder / first / "router-processes.json").read_text()
     assert any(f"prefill-0: thread {name}" in reason for reason in ran.verdict["reasons"])
     (finding,) = [one for one in ran.verdict["findings"] if one["id"] == "threads-alive"]
     assert ("no", "damaged") == (finding["answer"], finding["outcome"])
