@@ -60,8 +60,10 @@ def test_a_survivor_that_fails_with_the_one_we_killed_is_wedged_not_crashed() ->
 def test_the_silence_of_a_survivor_is_not_broken_by_the_one_we_killed() -> None:
     told = one_of_two_killed()
     told.reply = HANG
-    told.go(45).tell(ev.Liveness(t_ns=0, node="decode-1", endpoint="/health", status=None, took_ms=1.0))
+    told.go(45).tell(ev.Liveness(t_ns=0, node="decode-1", endpoint="/health", status=503, took_ms=1.0))
     assert judge(told.finish()).wedge.silent
+    told.tell(ev.Liveness(t_ns=0, node="decode-0", endpoint="/health", status=503, took_ms=1.0), told.now - 30)
+    assert not judge(told.events()).wedge.silent
 
 
 def test_a_run_stops_watching_once_every_path_that_is_expected_to_serve_does() -> None:
@@ -188,6 +190,15 @@ def test_a_process_that_we_hold_is_not_dead_and_a_record_cut_off_meanwhile_accus
     verdict = judge(told.go(45).cut())
     assert Outcome.INCONCLUSIVE == verdict.outcome
     assert verdict.wedge is None
+
+
+def test_requests_lost_while_one_of_two_is_frozen_accuse_nobody() -> None:
+    told = two_of_each(lasts_s=60.0).freeze("decode-1")
+    told.replies["routed"] = HANG
+    assert Outcome.INCONCLUSIVE == judge(told.go(45).cut()).outcome
+    told.thaw("decode-1").phase("recovery")
+    del told.replies["routed"]
+    assert Outcome.HEALTHY == judge(told.recovered().finish()).outcome
 
 
 def test_a_node_that_we_leave_stopped_is_not_expected_to_serve_and_its_twin_is() -> None:
