@@ -101,6 +101,8 @@ def abort_rise(facts: Facts, node_ids: Iterable[str], start_ns: int, end_ns: int
         if not before or not after:
             continue
         for metric in facts.metrics("aborts"):
+            if metric.roles and facts.role(node) not in metric.roles:
+                continue
             was, now = counted(before[-1], metric.name), counted(after[-1], metric.name)
             if was is None or now is None:
                 continue

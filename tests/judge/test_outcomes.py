@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from build import GOOD, HANG, INSIDE, METRICS, REFUSED, Play, Reply, late, plan, play, waved
 
@@ -628,6 +629,20 @@ def test_where_a_log_was_read_its_silence_outweighs_a_counter_that_counts_finish
     told = play().load().wave(aborts=0)
     told._aborted = 60.0
     assert [0] == [wave.server_aborts for wave in judge(told.recovered().finish()).waves]
+
+
+def test_a_router_that_logs_aborts_is_heard_when_the_servers_missed_some():
+    told = play().load().wave(aborts=3)
+    for request in range(5):
+        told.hit("router-0", "client-gone", "abort", key=f"request-{request}", after=0.5)
+    assert [5] == [wave.server_aborts for wave in judge(told.recovered().finish()).waves]
+
+
+def test_a_router_that_only_counts_aborts_is_believed_where_the_servers_log_none():
+    routers = (*METRICS[:2], msgspec.structs.replace(METRICS[2], roles=("router",)))
+    told = play(metrics=routers).load().wave(aborts=0)
+    told._aborted = 60.0
+    assert [60] == [wave.server_aborts for wave in judge(told.recovered().finish()).waves]
 
 
 def test_a_queue_that_is_still_being_worked_off_is_no_leak():
