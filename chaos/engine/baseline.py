@@ -18,10 +18,13 @@ class Baseline:
         self.last_error = ""
         self._deadline_ns = deadline_s * 1e9
         self._in_a_row: dict[str, int] = defaultdict(int)
+        self._overdue: set[str] = set()
 
     def on_event(self, event: ev.AnyEvent, /) -> None:
         """Count canaries."""
         match event:
+            case ev.RequestEnded() if event.req in self._overdue:
+                self._overdue.discard(event.req)  # however it ended: it broke the row when it became overdue
             case ev.RequestEnded(kind="canary", ok=True) if self._in_time(event):
                 self._in_a_row[event.path] += 1
             case ev.RequestEnded(kind="canary", ok=True):
@@ -31,6 +34,7 @@ class Baseline:
                 self._in_a_row[event.path] = 0
                 self.last_error = f"{event.error or event.ended_by} {event.detail}".strip()
             case ev.RequestOverdue(kind="canary"):
+                self._overdue.add(event.req)
                 self._in_a_row[event.path] = 0
                 self.last_error = f"no answer within {event.deadline_s:g} s"
 

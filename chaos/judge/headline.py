@@ -118,14 +118,14 @@ def _wedge_reasons(case: Case) -> list[str]:
         if look.confirmed
         else f"not confirmed: watched for {watched}; the engine's own timeouts may free it within {limit}"
     ]
-    if look.side:
-        told.append(f"the wedged side is {look.side}")
-    told += [gone.text for gone in threads(case.facts).gone]
     node = culprit(case)
     if node:
         by_itself = "every pair serves when it is asked by itself"
         shared = f"every pair with {node} fails and no other does"
         told.append(f"it is {node}: {by_itself if case.facts.role(node) == 'router' else shared}")
+    elif look.side:
+        told.append(f"the wedged side is {look.side}")
+    told += [gone.text for gone in threads(case.facts).gone]
     if not liveness_during(case):
         told.append("no health endpoint was asked, so nobody knows whether it was silent")
     return told

@@ -20,6 +20,7 @@ DELIVERED_SHARE = 0.9
 DELIVERED_SLACK = 2
 """Sends due between two beats of an agent are no shortfall."""
 SERVING_ROLES = ("prefill", "decode")
+ROLES = ("router", *SERVING_ROLES)
 
 
 def waves(case: Case) -> tuple[WaveVerdict, ...]:
@@ -127,16 +128,16 @@ def _delivered(facts: Facts, fault: ev.PlannedFault, hit_ns: int) -> tuple[Answe
 def server_aborts(case: Case, cycle: int, hit_ns: int) -> int | None:
     """Distinct requests whose abort the servers themselves told of after the wave; None when nothing could tell.
 
-    Each side logs an abort once per rank and both sides log the same request, so occurrences are told apart by their
+    Each side logs an abort once per rank and all sides log the same request, so occurrences are told apart by their
     key and the side with the most is taken. Counters stand in only where no log was read: they also count disconnects
-    of streams that had all their tokens.
+    of streams that had all their tokens. A router whose log says nothing may be of a kind that does not log aborts.
     """
     facts = case.facts
     until = next((w.until_ns for w in case.windows if w.cycle == cycle), (facts.last_ns or 0) + 1)
     # In the teardown we may hang up ourselves: what the servers abort then is no work of the wave's.
     until = min([until, *(e.t_ns for e in facts.phases if e.phase == "teardown" and e.t_ns > hit_ns)])
-    keyed: dict[str, set[str]] = {role: set() for role in SERVING_ROLES}
-    unkeyed = dict.fromkeys(SERVING_ROLES, 0)
+    keyed: dict[str, set[str]] = {role: set() for role in ROLES}
+    unkeyed = dict.fromkeys(ROLES, 0)
     for hit in facts.hits:
         role = facts.role(hit.node) or hit.side
         if hit.klass != "abort" or role not in keyed or not hit_ns <= hit.t_ns < until:
@@ -145,14 +146,13 @@ def server_aborts(case: Case, cycle: int, hit_ns: int) -> int | None:
             keyed[role].add(hit.key)
         else:
             unkeyed[role] += hit.count
-    logged = max(len(keyed[role]) + unkeyed[role] for role in SERVING_ROLES)
+    logged = max(len(keyed[role]) + unkeyed[role] for role in ROLES)
     if logged:
         return logged
     read = {facts.role(covered.node) for covered in facts.covered if covered.t_ns > hit_ns}
-    if read & set(SERVING_ROLES):
-        return 0
+    read &= set(SERVING_ROLES)
     rises = []
-    for role in SERVING_ROLES:
+    for role in set(ROLES) - read:
         rise, _ = abort_rise(facts, [n.id for n in facts.nodes if n.role == role], hit_ns, until)
         rises += [] if rise is None else [rise]
-    return int(max(rises)) if rises else None
+    return int(max(rises)) if rises else 0 if read else None

@@ -18,9 +18,9 @@ from chaos.judge.windows import load_start
 from chaos.model.outcomes import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from chaos.judge.facts import Facts, Reading, Series
+    from chaos.judge.facts import Canary, Facts, LoadRequest, Reading, Series
     from chaos.model import events as ev
 
 PROBE_MARGIN = 2.0
@@ -101,6 +101,8 @@ def abort_rise(facts: Facts, node_ids: Iterable[str], start_ns: int, end_ns: int
         if not before or not after:
             continue
         for metric in facts.metrics("aborts"):
+            if metric.roles and facts.role(node) not in metric.roles:
+                continue
             was, now = counted(before[-1], metric.name), counted(after[-1], metric.name)
             if was is None or now is None:
                 continue
@@ -221,8 +223,18 @@ def _live_sessions(facts: Facts, start_ns: int, end_ns: int) -> bool:
     return any(r.begun_ns <= end_ns and (r.ended_ns is None or r.ended_ns > start_ns) for r in facts.load.values())
 
 
-def open_requests(facts: Facts, at_ns: int) -> int:
-    """Requests of ours that were open at a moment: each may rightly sit in a queue."""
-    canaries = sum(1 for c in facts.canaries.values() if c.begun_ns <= at_ns and (c.ended_ns or at_ns + SECOND) > at_ns)
-    load = sum(1 for r in facts.load.values() if r.begun_ns <= at_ns and (r.ended_ns or at_ns + SECOND) > at_ns)
-    return canaries + load
+def open_requests(
+    facts: Facts, at_ns: int, *, begun_before_ns: int | None = None, also_on: Collection[str] = ()
+) -> int:
+    """Requests of ours that were open at a moment: each may rightly sit in a queue.
+
+    With `begun_before_ns` only those that were sent before then, and those on the paths `also_on`, whenever sent.
+    """
+    ours: list[Canary | LoadRequest] = [*facts.canaries.values(), *facts.load.values()]
+    latest = at_ns if begun_before_ns is None else begun_before_ns
+    return sum(
+        request.begun_ns <= at_ns
+        and (request.begun_ns <= latest or request.path in also_on)
+        and (request.ended_ns or at_ns + SECOND) > at_ns
+        for request in ours
+    )

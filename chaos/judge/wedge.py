@@ -90,8 +90,17 @@ def liveness_during(case: Case) -> list[Liveness]:
             seen for seen in case.facts.liveness if start_ns <= seen.t_ns <= window.horizon_ns and seen.node not in ours
         ]
         if asked:
-            return asked
+            return [seen for seen in asked if not _passing(seen, asked)]
     return []
+
+
+def _passing(seen: Liveness, asked: list[Liveness]) -> bool:
+    """A check that got no answer in our time, between two green ones of the same endpoint: no state of the target."""
+    if seen.status is not None:
+        return False
+    same = [other for other in asked if (other.node, other.endpoint) == (seen.node, seen.endpoint)]
+    at = same.index(seen)
+    return 0 < at < len(same) - 1 and same[at - 1].status == same[at + 1].status == GREEN
 
 
 def _red_side(case: Case, asked: list[Liveness], nodes: frozenset[str]) -> str:

@@ -143,6 +143,7 @@ class Pack(Section):
     tried: list[Version] = []  # engine versions this was checked against
     endpoints: Endpoints = Endpoints()
     paths: Literal["direct", "pinned", "routed-only"] = "routed-only"
+    rid: bool = False  # chat and completions take `rid`, the id of a request; other servers refuse unknown fields
     gauge_lag: Duration = 0.0
     timeouts: list[Timeout] = []
     metrics: list[Metric] = []

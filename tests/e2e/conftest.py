@@ -154,7 +154,7 @@ def kept_lab(tmp_path: Path) -> Iterator:
         from chaos import library
 
         spec = library.load_target(status.target).value
-        pids = {server.name: server.pid for server in (spec.router, *spec.prefill, *spec.decode)}
+        pids = {server.id: int(Path(server.spec.pidfile).read_text()) for server in spec.servers}
         return KeptLab(target, spec.router.url, pids)
 
     yield up

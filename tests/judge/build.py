@@ -41,7 +41,7 @@ ALL_PROBES = ("liveness", "metrics", "log", "process")
 METRICS = (
     ev.MetricUse(name="backlog", kind="gauge", use="queue", roles=("prefill", "decode")),
     ev.MetricUse(name="tokens", kind="counter", use="progress"),
-    ev.MetricUse(name="aborted", kind="counter", use="aborts"),
+    ev.MetricUse(name="aborted", kind="counter", use="aborts", roles=("prefill", "decode")),
     ev.MetricUse(name="taken", kind="counter", use="served", roles=("prefill", "decode")),
 )
 THREADS = (ev.ThreadUse(name="control", roles=("prefill",), side="prefill", title="its control thread"),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from build import GOOD, HANG, INSIDE, METRICS, REFUSED, Play, Reply, late, plan, play, waved
 
@@ -630,6 +631,20 @@ def test_where_a_log_was_read_its_silence_outweighs_a_counter_that_counts_finish
     assert [0] == [wave.server_aborts for wave in judge(told.recovered().finish()).waves]
 
 
+def test_a_router_that_logs_aborts_is_heard_when_the_servers_missed_some():
+    told = play().load().wave(aborts=3)
+    for request in range(5):
+        told.hit("router-0", "client-gone", "abort", key=f"request-{request}", after=0.5)
+    assert [5] == [wave.server_aborts for wave in judge(told.recovered().finish()).waves]
+
+
+def test_a_router_that_only_counts_aborts_is_believed_where_the_servers_log_none():
+    routers = (*METRICS[:2], msgspec.structs.replace(METRICS[2], roles=("router",)))
+    told = play(metrics=routers).load().wave(aborts=0)
+    told._aborted = 60.0
+    assert [60] == [wave.server_aborts for wave in judge(told.recovered().finish()).waves]
+
+
 def test_a_queue_that_is_still_being_worked_off_is_no_leak():
     told = waved()
     told.backlog["decode-0"], told.backlog_rate = 60.0, -1.0
@@ -693,3 +708,20 @@ def test_a_dirty_cleanup_shows_in_the_exit_code():
 def test_gauges_of_other_roles_are_not_missed():
     assert all(metric.roles == ("prefill", "decode") for metric in METRICS if metric.use == "queue")
     assert Outcome.HEALTHY == judge(waved().recovered().finish()).outcome
+
+
+def test_a_health_check_that_got_no_answer_once_does_not_make_a_wedge_loud():
+    def silent(*statuses: int | None) -> bool:
+        told = wedging(waved(deaf=frozenset({"liveness"})), 20)
+        for status in statuses:
+            told.tell(ev.Liveness(t_ns=0, node="decode-0", endpoint="/health", status=status, took_ms=1.0)).go(3)
+        verdict = judge(told.go(20).finish())
+        assert verdict.wedge is not None
+        return verdict.wedge.silent
+
+    assert [True, False, False, False] == [
+        silent(200, None, 200),
+        silent(200, None, None, 200),
+        silent(200, 503, 200),
+        silent(200, 200, None),
+    ]

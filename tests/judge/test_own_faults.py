@@ -60,8 +60,10 @@ def test_a_survivor_that_fails_with_the_one_we_killed_is_wedged_not_crashed() ->
 def test_the_silence_of_a_survivor_is_not_broken_by_the_one_we_killed() -> None:
     told = one_of_two_killed()
     told.reply = HANG
-    told.go(45).tell(ev.Liveness(t_ns=0, node="decode-1", endpoint="/health", status=None, took_ms=1.0))
+    told.go(45).tell(ev.Liveness(t_ns=0, node="decode-1", endpoint="/health", status=503, took_ms=1.0))
     assert judge(told.finish()).wedge.silent
+    told.tell(ev.Liveness(t_ns=0, node="decode-0", endpoint="/health", status=503, took_ms=1.0), told.now - 30)
+    assert not judge(told.events()).wedge.silent
 
 
 def test_a_run_stops_watching_once_every_path_that_is_expected_to_serve_does() -> None:
@@ -111,6 +113,19 @@ def test_words_of_a_process_that_we_ended_are_no_damage_and_no_cause() -> None:
         return judge(told.recovered().finish()).outcome
 
     assert (Outcome.HEALTHY, Outcome.DAMAGED) == (logged(1.0), logged(8.0))
+
+
+def test_what_still_waits_for_the_process_that_we_ended_is_lost_and_no_leak() -> None:
+    def held(at_rest: float, *, sent_before: bool) -> Outcome:
+        told = faulted(kind="restart").fault("decode-0", "restart", ends=True, stages=("applied",)).die("decode-0")
+        told.reply = HANG if sent_before else GOOD
+        told.go(3).restart("decode-0").fault("decode-0", "restart", ends=True, stages=("verified",)).phase("recovery")
+        told.reply = GOOD
+        told.backlog["prefill-0"] = at_rest
+        return judge(told.recovered().finish()).outcome
+
+    assert (Outcome.HEALTHY, Outcome.LEAKING) == (held(3, sent_before=True), held(5, sent_before=True))
+    assert Outcome.LEAKING == held(3, sent_before=False)
 
 
 # ---------------------------------------------------------------------------------------------- restarts
@@ -175,6 +190,15 @@ def test_a_process_that_we_hold_is_not_dead_and_a_record_cut_off_meanwhile_accus
     verdict = judge(told.go(45).cut())
     assert Outcome.INCONCLUSIVE == verdict.outcome
     assert verdict.wedge is None
+
+
+def test_requests_lost_while_one_of_two_is_frozen_accuse_nobody() -> None:
+    told = two_of_each(lasts_s=60.0).freeze("decode-1")
+    told.replies["routed"] = HANG
+    assert Outcome.INCONCLUSIVE == judge(told.go(45).cut()).outcome
+    told.thaw("decode-1").phase("recovery")
+    del told.replies["routed"]
+    assert Outcome.HEALTHY == judge(told.recovered().finish()).outcome
 
 
 def test_a_node_that_we_leave_stopped_is_not_expected_to_serve_and_its_twin_is() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
+from lab_client import eventually
 
 from chaos.lab.real import cache
 from chaos.lab.real.cache import STAMP, Part
@@ -141,3 +144,13 @@ def test_what_leads_another_python_astray_is_kept_from_installations(monkeypatch
     with pytest.raises(LabError) as failed:
         cache.run([sys.executable, "-c", script], "asking", told.append, {"X": "given"})
     assert [None, "given"] == json.loads(failed.value.message.splitlines()[-1])
+
+
+def test_no_program_of_an_installation_outlives_a_pdchaos_that_is_killed(tmp_path):
+    child = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}} '); time.sleep(600)"
+    owner = f"import sys; from chaos.lab.real.cache import run; run([sys.executable, '-c', {child!r}], 'x', print)"
+    with subprocess.Popen([sys.executable, "-c", owner], stdout=subprocess.DEVNULL) as process:
+        eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith(" "), "it runs")
+        process.kill()
+    pid = int((tmp_path / "pid").read_text())
+    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie", "it is gone")

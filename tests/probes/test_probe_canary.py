@@ -20,6 +20,8 @@ from chaos.model.events import RequestEnded, RequestOverdue, RequestStarted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from chaos.model.scenario import Api
+
 GOOD = (
     b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
     b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -376,3 +378,13 @@ def test_a_canary_body_is_json() -> None:
     from chaos.engine.probes.exchange import request_body
 
     assert "m" == json.loads(request_body("chat", "r", "canary-000001", model="m", max_tokens=1))["model"]
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_a_server_that_refuses_unknown_fields_is_sent_none(api: Api) -> None:
+    from chaos.engine.probes.exchange import request_body
+
+    openai = {"model", "messages", "prompt", "max_tokens", "temperature", "stream", "stream_options", "user"}
+    body = json.loads(request_body(api, "r", "canary-000001", model="m", max_tokens=1, named=False))
+    assert set() == set(body) - openai
+    assert "canary-r-000001" == body["user"]

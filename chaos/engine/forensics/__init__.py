@@ -1,7 +1,8 @@
 """Saves what a wedged deployment looks like from inside, before anybody restarts it and the evidence is gone.
 
 stacks     thread names and stacks of every process (py-spy, where it is there and may look)
-processes  command lines, a filtered environment, sockets
+processes  command lines, a filtered environment
+sockets    TCP sockets and what waits in them
 servers    raw metrics and what each server says of itself
 slices     the logs around the last fault
 redact     what must not be in a folder that people pass on

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import psutil
 
+from chaos.engine.forensics.sockets import sockets_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -57,30 +59,23 @@ def look(process: psutil.Process, redactor: Redactor) -> Seen:
         "started": process.create_time,
         # before the command line: it teaches the redactor what must not stand there either
         "environment": lambda: redactor.environment(process.environ()),
-        "command": lambda: redactor.arguments(process.cmdline()),
+        "command": lambda: redactor.arguments([word for word in process.cmdline() if word]),
         "memory_bytes": lambda: process.memory_info().rss,
         "cpu_s": lambda: round(process.cpu_times().user + process.cpu_times().system, 2),
         "os_threads": process.num_threads,
         "open_files": process.num_fds,
-        "sockets": lambda: _sockets(process),
+        "sockets": lambda: sockets_of(process.pid),
     }
     for name, read in readers.items():
         try:
             setattr(seen, name, read())
         except (psutil.Error, OSError):
             seen.unreadable.append(name)
+    if not seen.environment and "environment" not in seen.unreadable:
+        seen.unreadable.append("environment")  # a process that sets its own title overwrites it
     seen.sockets_left_out = max(len(seen.sockets) - MOST_SOCKETS, 0)
     seen.sockets = seen.sockets[:MOST_SOCKETS]
     return seen
-
-
-def _sockets(process: psutil.Process) -> list[str]:
-    found = process.net_connections(kind="inet")
-    return sorted(f"{one.status} {_address(one.laddr)} -> {_address(one.raddr)}" for one in found)
-
-
-def _address(address: object) -> str:
-    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) and len(address) >= 2 else "-"
 
 
 def _lives(process: psutil.Process) -> bool:

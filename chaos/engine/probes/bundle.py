@@ -155,15 +155,17 @@ def _routes(setup: Setup, found: Discovery) -> list[Route]:
         if not path.examined:
             continue
         if path.kind == "routed":
-            url = _asked(found.router, api)
-            routes.append(Route(path=path.id, url=url, api=api, soon=SOON_BESIDE_PAIRS if pairs else MAX_OPEN))
+            url, named = _asked(found.router, api), found.router.pack.rid
+            soon_routed = SOON_BESIDE_PAIRS if pairs else MAX_OPEN
+            routes.append(Route(path=path.id, url=url, api=api, named=named, soon=soon_routed))
             continue
         prefill, decode = (by_id[node] for node in path.nodes)
         at = rendezvous(prefill)
         if at is None:
             raise ValueError(f"{path.id} is examined, but nobody knows where decode finds {prefill.node.id}")
         pair = Pair(url=_asked(prefill, api), at=at, rooms=rooms())
-        routes.append(Route(path=path.id, url=_asked(decode, api), api=api, pair=pair, soon=soon))
+        url, named = _asked(decode, api), decode.pack.rid
+        routes.append(Route(path=path.id, url=url, api=api, pair=pair, named=named, soon=soon))
     return routes
 
 

@@ -69,6 +69,7 @@ class Route:
     url: str
     api: Api
     pair: Pair | None = None
+    named: bool = True  # chat and completions may carry the id of the request
     soon: int = MAX_OPEN  # canaries that may hang before the next one waits for `LATER`
 
     @property
@@ -312,6 +313,7 @@ class CanaryProbe:
             model=self._model,
             max_tokens=self._max_tokens,
             meeting=canary.meeting,
+            named=route.named,
         )
 
         def answered() -> None:

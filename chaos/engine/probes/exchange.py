@@ -43,7 +43,14 @@ class Meeting:
 
 
 def request_body(
-    api: Api, run_id: str, req: str, *, model: str, max_tokens: int, meeting: Meeting | None = None
+    api: Api,
+    run_id: str,
+    req: str,
+    *,
+    model: str,
+    max_tokens: int,
+    meeting: Meeting | None = None,
+    named: bool = True,
 ) -> bytes:
     """The request. Its first word is new to any cache.
 
@@ -67,8 +74,8 @@ def request_body(
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
-            "rid": rid,
             "user": rid,
+            **({"rid": rid} if named else {}),  # not OpenAI's: some servers refuse what they do not know
             **where,
         }
     )

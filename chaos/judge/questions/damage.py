@@ -85,6 +85,8 @@ def _floors(case: Case) -> Answered:
     ours = open_requests(case.facts, idle_ns)
     above = [floor for floor in known if floor.excess > 0]
     leaked = [floor for floor in above if floor.excess > ours and not floor.falling]
+    lost = _lost_requests(case, idle_ns)
+    above = [floor for floor in above if floor.excess > lost]
     if leaked:
         return yes(*map(_held, leaked), outcome=Outcome.LEAKING)
     if missing:
@@ -94,10 +96,23 @@ def _floors(case: Case) -> Answered:
         return unknown(*(fact(f"{_held(floor).text}, {why}", floor.seqs) for floor in above))
     if known:
         seqs = [seq for floor in known for seq in floor.seqs]
-        return no(fact(f"{count(len(known), 'queue gauge')} back to their own level", seqs))
+        but = f", but for {count(lost, 'request')} of ours that a fault left hanging" if lost else ""
+        return no(fact(f"{count(len(known), 'queue gauge')} back to their own level{but}", seqs))
     if not case.facts.nodes:
         return unknown(fact("no deployment was recorded"))
     return not_applicable(fact("no node shows a queue gauge"))
+
+
+def _lost_requests(case: Case, at_ns: int) -> int:
+    """Requests of ours that were under way when the fault hit, or went to what we took down, and are open still.
+
+    Whoever is left waiting like that is lost with the process that held it; the other side holds its place for as long
+    as we stay connected.
+    """
+    if not any(window.disrupted for window in case.windows):
+        return 0
+    hit_ns = max(window.anchor_ns for window in case.windows if window.disrupted)
+    return open_requests(case.facts, at_ns, begun_before_ns=hit_ns, also_on={run.path.id for run in case.given_up})
 
 
 def _held(floor: Floor) -> Evidence:

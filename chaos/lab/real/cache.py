@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from chaos.lab.real.warden import die_with_parent
 from chaos.model.errors import LabError
 
 if TYPE_CHECKING:
@@ -213,6 +214,8 @@ def run(command: Sequence[str], what: str, progress: Progress, environment: Mapp
         text=True,
         errors="replace",
         env={**_plain_environment(), **(environment or {})},
+        # an orphan would go on writing into a folder that the next installation replaces
+        preexec_fn=die_with_parent,  # noqa: PLW1509, no other thread of ours runs now
     ) as process:
         try:
             with _still_there(what, progress):

@@ -40,7 +40,8 @@ def _tell(**what: object) -> None:
         sys.stdout.flush()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Between fork and exec: have the kernel kill this process when the thread that forked it ends."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -55,7 +56,7 @@ def _start(order: Mapping[str, Any]) -> subprocess.Popen[bytes]:
             env=order["environment"],
             cwd=str(order["folder"]),
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509, this process has one thread
+            preexec_fn=die_with_parent,  # noqa: PLW1509, this process has one thread
         )
 
 
