@@ -31,14 +31,14 @@ def overdue(req: str) -> ev.RequestOverdue:
     ],
 )
 def test_a_row_is_broken_by_whatever_is_no_pass_in_time(events: list[ev.AnyEvent], row: int) -> None:
-    baseline = Baseline()
+    baseline = Baseline(10.0)
     for event in events:
         baseline.on_event(event)
     assert (True, False) == (baseline.warm({"routed": row}), baseline.warm({"routed": row + 1}))
 
 
 def test_every_path_must_be_warm_and_the_cold_ones_are_named() -> None:
-    baseline = Baseline()
+    baseline = Baseline(10.0)
     baseline.on_event(passed("1"))
     baseline.on_event(failed("2"))
     assert ["routed", "other"] == baseline.cold({"routed": 1, "other": 1})

@@ -1,0 +1,110 @@
+"""The command line without a deployment: help, files, recorded runs; a user's mistake never shows a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+JOURNALS = ROOT / "tests" / "judge" / "journals"
+
+
+def pdchaos(*words: str, cwd: Path | None = None, code: str = "") -> subprocess.CompletedProcess[str]:
+    start = [sys.executable, "-c", code] if code else [sys.executable, "-m", "chaos"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
+    return subprocess.run([*start, *words], capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=60)
+
+
+def test_help_answers_without_importing_what_only_runs_need() -> None:
+    probe = (
+        "import sys\nfrom chaos.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('LOADED', sorted({'asyncio', 'pydantic', 'httpx', 'plotly'} & set(sys.modules)))"
+    )
+    said = pdchaos("--help", code=probe)
+    assert "LOADED []" in said.stdout, said.stdout + said.stderr
+    for command in ("run", "judge", "plan", "check", "schema", "scenarios", "init", "demo", "lab"):
+        assert f" {command} " in said.stdout
+
+
+def test_check_reports_every_problem_of_every_file_with_its_place(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("version: 1\nname: good\nload: [{name: agents}]\n")
+    bad.write_text("version: 1\nname: bad\nload: [{name: agents, sesions: 3, timeout: 20}]\n")
+    said = pdchaos("check", str(good), str(bad))
+    assert 2 == said.returncode
+    assert f"{good}: a valid scenario" in said.stdout
+    assert f"{bad}:3:23: unknown key `sesions` (did you mean sessions?)" in said.stderr
+    assert "(write 20s)" in said.stderr
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "hint"),
+    [
+        (("run", "abort-cascad"), 2, "abort-cascade"),
+        (("run", "abort-cascade", "-t", "lab:simm"), 2, "sim"),
+        (("run", "abort-cascade", "-t", "lab:sim@nixl"), 2, "healthy"),
+        (("run", "abort-cascade", "-t", "nowhere.yaml"), 2, "cannot be read"),
+        (("run", "abort-cascade", "-t", "lab:sim", "--set", "prefil=2"), 2, "prefill"),
+        (("run", "abort-cascade", "-t", "lab:sim", "--with", "expect.recover_within=10"), 2, "write 10s"),
+        (("judge", "nowhere"), 2, "no run folder"),
+        (("schema", "scenarios"), 2, "scenario, target, pack"),
+        (("bogus",), 2, "No such command"),
+    ],
+)
+def test_a_mistake_is_answered_with_a_hint_and_its_exit_code(
+    words: tuple[str, ...], code: int, hint: str, tmp_path: Path
+) -> None:
+    said = pdchaos(*words, cwd=tmp_path)
+    assert (code, True) == (said.returncode, hint in said.stderr), said.stderr
+    assert "Traceback" not in said.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_init_writes_files_that_check_accepts_and_overwrites_nothing(tmp_path: Path) -> None:
+    assert 0 == pdchaos("init", "here", cwd=tmp_path).returncode
+    files = sorted(str(path) for path in (tmp_path / "here").iterdir())
+    assert 0 == pdchaos("check", *files).returncode
+    again = pdchaos("init", "here", cwd=tmp_path)
+    assert (2, True) == (again.returncode, "exists already; nothing was written" in again.stderr)
+
+
+def test_plan_shows_every_duration_on_the_labs_clock() -> None:
+    said = pdchaos("plan", "abort-cascade", "-t", "lab:sim", "--set", "time_scale=0.05")
+    assert 0 == said.returncode
+    assert "its engine's clocks x 0.05" in said.stdout
+    assert "recovery within 3 s; allowed: healthy" in said.stdout
+
+
+@pytest.mark.parametrize("kind", ["scenario", "target", "pack"])
+def test_a_schema_is_json(kind: str) -> None:
+    assert f"pdchaos {kind}" == json.loads(pdchaos("schema", kind).stdout)["title"]
+
+
+def test_a_recorded_run_is_judged_again_to_the_same_bytes(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "journal.jsonl").write_bytes((JOURNALS / "wedged-by-abort.jsonl").read_bytes())
+    first, second = pdchaos("judge", str(folder), "--json"), pdchaos("judge", str(folder / "journal.jsonl"), "--json")
+    assert (1, first.stdout) == (second.returncode, second.stdout)
+    assert "wedged" == json.loads(first.stdout)["outcome"]
+    shown = pdchaos("judge", str(folder), "--write")
+    assert (1, True) == (shown.returncode, "WEDGED" in shown.stdout)
+    assert {"verdict.json", "report.html", "junit.xml", "summary.md"} <= {path.name for path in folder.iterdir()}
+
+
+def test_nobody_reading_the_output_changes_no_exit_code(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "journal.jsonl").write_bytes((JOURNALS / "wedged-by-abort.jsonl").read_bytes())
+    for words in ("--json", "--write"):
+        shell = f"{sys.executable} -m chaos judge {folder} {words} | true; exit ${{PIPESTATUS[0]}}"
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        said = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False, env=env, timeout=60)
+        assert (1, "") == (said.returncode, said.stderr)
