@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.judge.causes import side_of
@@ -9,12 +10,16 @@ from chaos.judge.paths import State
 from chaos.model.verdict import Wedge
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from chaos.judge.case import Case
     from chaos.judge.paths import PathRun
     from chaos.judge.windows import Window
     from chaos.model.events import Liveness
 
 GREEN = 200
+LOUD_SHARE = 0.1
+"""An endpoint warns when it is not green at two looks in a row, or at this share of them; one slip warns nobody."""
 
 
 def wedged_runs(case: Case) -> tuple[PathRun, ...]:
@@ -34,7 +39,7 @@ def wedge(case: Case) -> Wedge | None:
     nodes = frozenset(node for run in runs for node in case.facts.nodes_of(run.path))
     return Wedge(
         total=len(runs) == len(all_runs) and all(run.state is State.DARK for run in runs),
-        silent=bool(asked) and all(seen.status == GREEN for seen in asked),
+        silent=bool(asked) and not loud(asked),
         confirmed=any(run.confirmed for run in runs),
         side=side_of(case.facts, nodes) or case.facts.role(culprit(case)) or _red_side(case, asked, nodes),
         paths=tuple(run.path.id for run in runs),
@@ -50,7 +55,7 @@ def _of_workers(case: Case) -> Wedge | None:
     sides = {run.role for run in lost}
     return Wedge(
         total=False,
-        silent=bool(asked) and all(seen.status == GREEN for seen in asked),
+        silent=bool(asked) and not loud(asked),
         confirmed=any(run.confirmed for run in lost),
         side=sides.pop() if len(sides) == 1 else "",
         paths=(),
@@ -94,7 +99,21 @@ def liveness_during(case: Case) -> list[Liveness]:
     return []
 
 
+def loud(asked: Sequence[Liveness]) -> list[Liveness]:
+    """The readings that would have warned somebody: of endpoints that were not green more than once in a while."""
+    by_endpoint: dict[tuple[str, str], list[Liveness]] = {}
+    for seen in asked:
+        by_endpoint.setdefault((seen.node, seen.endpoint), []).append(seen)
+    warned: list[Liveness] = []
+    for seen_there in by_endpoint.values():
+        red = [seen for seen in seen_there if seen.status != GREEN]
+        twice = any(GREEN not in (a.status, b.status) for a, b in pairwise(seen_there))
+        if twice or (red and len(red) >= LOUD_SHARE * len(seen_there)):
+            warned += red
+    return warned
+
+
 def _red_side(case: Case, asked: list[Liveness], nodes: frozenset[str]) -> str:
     """The one role among the servers whose health is red, where exactly one is."""
-    red = {case.facts.role(seen.node) for seen in asked if seen.status != GREEN and seen.node in nodes} - {"router", ""}
+    red = {case.facts.role(seen.node) for seen in loud(asked) if seen.node in nodes} - {"router", ""}
     return red.pop() if len(red) == 1 else ""
