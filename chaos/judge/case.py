@@ -9,6 +9,7 @@ from chaos.judge.canaries import Doubt
 from chaos.judge.metrics import backlog_shrinks, work_goes_on
 from chaos.judge.paths import PathRun, State, path_run
 from chaos.judge.processes import Dead, dead_processes, down_by_us
+from chaos.judge.unheard import Unheard, unheard
 from chaos.judge.windows import windows
 from chaos.judge.workers import Part, WorkerRun, worker_runs
 from chaos.model.outcomes import Answer
@@ -87,7 +88,11 @@ class Case:
 
     def crashed(self, run: PathRun) -> bool:
         """A path that serves nothing (or loses requests) and has a process on it that died by itself."""
-        return run.state.wedged and any(not dead.ours for dead in self.dead_on(run))
+        return run.state.wedged and (any(not dead.ours for dead in self.dead_on(run)) or bool(self.unheard_on(run)))
+
+    def unheard_on(self, run: PathRun) -> tuple[Unheard, ...]:
+        """Nodes of a path that serves nothing any more on which nothing listens; asked where no process was seen."""
+        return unheard(self.facts, run) if run.state is State.DARK else ()
 
     def wedged(self, run: PathRun) -> bool:
         """A path whose fresh requests no longer complete, and neither a crash nor our own deed leaves it no node.

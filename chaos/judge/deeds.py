@@ -28,6 +28,11 @@ def ended_by_us(facts: Facts, node: str, pids: Iterable[int]) -> bool:
     return any(not step.pids or life & set(step.pids) for step in _ending(facts, node))
 
 
+def ended_on(facts: Facts, node: str) -> bool:
+    """Whether we ever ended a process of this node."""
+    return bool(_ending(facts, node))
+
+
 def held_by_us(facts: Facts, node: str) -> bool:
     """Whether a process of this node is stopped as we left it."""
     looks = facts.processes.get(node)
@@ -57,6 +62,16 @@ def sent_by_us(facts: Facts, hit: ev.LogHit) -> bool:
         for step in facts.steps
         if step.ok and _applied_to(step, hit.node)
     )
+
+
+def hung_up_ns(facts: Facts) -> int | None:
+    """When we first hung up on an open request while tearing down; None when we never had to.
+
+    That is one more disconnect, and not one of the faults that the run is about: what the target does of it afterwards
+    cannot be held against those.
+    """
+    teardown_ns = facts.phase_start("teardown")
+    return min((e.t_ns for e in facts.hung_up if teardown_ns is not None and e.t_ns >= teardown_ns), default=None)
 
 
 def _ending(facts: Facts, node: str) -> list[ev.FaultStep]:

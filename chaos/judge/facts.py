@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FIRST_SEQ = 1
+LARGEST = 2.0**63
+"""No count or level of anything is larger: a counter that says so is broken."""
+
+
+def sound(value: float) -> bool:
+    """Whether a sample is a reading at all: engines do write NaN and infinities, and those tell nothing."""
+    return math.isfinite(value) and abs(value) < LARGEST
 
 
 @dataclass(slots=True)
@@ -79,8 +86,10 @@ class Facts:
         self.canaries: dict[str, Canary] = {}
         self.by_path: dict[str, list[Canary]] = defaultdict(list)
         self.load: dict[str, LoadRequest] = {}
+        self.group_began: dict[tuple[int, str], int] = {}  # by cycle and group: when its first request was sent
         self.content: list[ev.RequestEnded] = []  # canaries and load whose text was checked
         self.references: list[ev.RequestEnded] = []
+        self.hung_up: list[ev.RequestEnded] = []  # canaries and load that we disconnected without a plan
         self.census: dict[tuple[int, str], ev.WaveCensus] = {}
         self.fired: dict[tuple[int, str], ev.WaveFired] = {}
         self.steps: list[ev.FaultStep] = []
@@ -162,6 +171,8 @@ class Facts:
             self._canary(event.req, event.path, begun).seqs.append(event.seq)
         elif event.kind == "load" and event.req not in self.load:
             self.load[event.req] = LoadRequest(event.path, begun)
+            key = (event.cycle, event.group)
+            self.group_began[key] = min(self.group_began.get(key, begun), begun)
 
     def _ended(self, event: ev.RequestEnded) -> None:
         ended = event.t_ns if event.last_ns is None else event.last_ns
@@ -169,6 +180,8 @@ class Facts:
         if event.kind == "reference":
             self.references.append(event)
             return
+        if event.ended_by == "harness":
+            self.hung_up.append(event)
         if event.content != "unchecked":
             self.content.append(event)
         if event.kind == "load":
@@ -196,7 +209,7 @@ class Facts:
         if not event.ok:
             return
         for sample in event.samples:
-            if not math.isnan(sample.value):  # engines do write NaN; it is no reading
+            if sound(sample.value):
                 key = Series(event.node, sample.name, sample.labels)
                 self.series[key].append(Reading(event.t_ns, sample.value, event.seq))
 

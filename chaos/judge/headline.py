@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from chaos.judge.landing import waves
 from chaos.judge.paths import State
 from chaos.judge.threads import threads
+from chaos.judge.unheard import processes_unseen
 from chaos.judge.units import count, listed, span
-from chaos.judge.wedge import GREEN, culprit, liveness_during, wedge, wedged_runs, wedged_window
+from chaos.judge.wedge import GREEN, culprit, liveness_during, loud, wedge, wedged_runs, wedged_window
 from chaos.judge.workers import Part
 from chaos.model.outcomes import Answer, Outcome
 
@@ -30,6 +31,7 @@ def headline(case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
         Outcome.WEDGED: _wedged,
         Outcome.SLOW_RECOVERY: _slow,
         Outcome.OVERLOADED: _overloaded,
+        Outcome.DAMAGED: _damaged,
         Outcome.HEALTHY: _healthy,
         Outcome.INCONCLUSIVE: _inconclusive,
     }.get(outcome, _by_evidence)(case, outcome, findings)
@@ -57,7 +59,7 @@ def reasons(case: Case, outcome: Outcome, findings: Sequence[Finding], found: Se
 
 
 _FOLLOWS_FROM_FAILURE = frozenset(
-    {"wedged", "workers-serve", "recovered-in-time", "paths-serve", "last-canaries", "leaking"}
+    {"wedged", "workers-serve", "recovered-in-time", "paths-serve", "last-canaries", "leaking", "still-answer"}
 )
 """Questions that a failing target answers badly or not at all: no doubt about the run."""
 
@@ -83,6 +85,8 @@ def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
         if not total:
             serves = any(run.state is State.SERVES for run in case.runs if run.window is dark[0].window)
             text = f"in part: {text}" + ", other paths still serve" * serves
+    if all(processes_unseen(case.facts, run) for run in runs):
+        return f"{text}{_health(case, liveness_during(case))}; a dead process is not ruled out, for none was looked at"
     return text + _health(case, liveness_during(case))
 
 
@@ -97,14 +101,24 @@ def _lost_workers(case: Case) -> str:
 def _health(case: Case, asked: list[Liveness]) -> str:
     if not asked:
         return ""
-    red = [seen for seen in asked if seen.status != GREEN]
+    red = loud(asked)
     if not red:
         endpoints = sorted({seen.endpoint for seen in asked})[:2]
-        return f" while {listed(endpoints)} {'stays' if len(endpoints) == 1 else 'stay'} {GREEN}"
+        green = f" while {listed(endpoints)} {'stays' if len(endpoints) == 1 else 'stay'} {GREEN}"
+        return green + _slips([seen for seen in asked if seen.status != GREEN])
     order = {node.id: -at for at, node in enumerate(case.facts.nodes)}
     last = max(red, key=lambda seen: (seen.t_ns, order.get(seen.node, 0), seen.endpoint))
     said = "does not answer" if last.status is None else f"answers {last.status}"
     return f"; {last.endpoint} of {last.node} {said}"
+
+
+def _slips(odd: list[Liveness]) -> str:
+    if not odd:
+        return ""
+    first = odd[0]
+    said = "did not answer" if first.status is None else f"answered {first.status}"
+    more = "" if len(odd) == 1 else f", and {count(len(odd) - 1, 'more reading')} were not {GREEN}"
+    return f" ({first.endpoint} of {first.node} {said} once{more})"
 
 
 def _wedge_reasons(case: Case) -> list[str]:
@@ -159,7 +173,7 @@ def _healthy(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str
 
 
 def _inconclusive(case: Case, _outcome: Outcome, findings: Sequence[Finding]) -> str:
-    doubts = [f for f in findings if f.required and _in_doubt(f)]
+    doubts = [f for f in findings if (f.required or f.outcome is Outcome.INCONCLUSIVE) and _in_doubt(f)]
     doubts.sort(key=lambda f: f.id in _FOLLOWS_FROM_FAILURE)
     if not doubts:
         return "nothing was asked"
@@ -175,6 +189,15 @@ def _inconclusive(case: Case, _outcome: Outcome, findings: Sequence[Finding]) ->
 def _by_evidence(_case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
     told = [e.text for f in findings if f.outcome is outcome for e in f.evidence]
     return told[0] if told else "see the findings"
+
+
+def _damaged(case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
+    text = _by_evidence(case, outcome, findings)
+    if case.runs and all(run.state is State.SERVES for run in case.runs):
+        return f"{text}, though every path serves"
+    unknown = [run for run in case.runs if run.state is State.UNDECIDED]
+    where = f" on {_paths(unknown)}" if unknown else ""
+    return f"{text}, and whether fresh requests pass{where} is not known"
 
 
 def _paths(runs: Sequence[PathRun]) -> str:

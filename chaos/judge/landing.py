@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.judge.metrics import abort_rise
+from chaos.judge.units import SECOND, between
 from chaos.model import events as ev
 from chaos.model.outcomes import Answer
 from chaos.model.verdict import WaveVerdict
@@ -19,6 +20,12 @@ DELIVERED_SHARE = 0.9
 """A wave hits the load that was meant only if at least this share of the sends that were due had been made."""
 DELIVERED_SLACK = 2
 """Sends due between two beats of an agent are no shortfall."""
+CENSUS_FRESH_NS = round(1.5 * SECOND)
+"""An agent beats twice a second; one that was not heard of for longer may have stood still, and its census with it."""
+CENSUS_LAG_MS = 1000.0
+"""An agent that lagged behind by this much does not know in which phase its sessions are."""
+AGENT_STARTS_NS = SECOND
+"""An agent that has sent its first request only now has had no time to beat."""
 SERVING_ROLES = ("prefill", "decode")
 ROLES = ("router", *SERVING_ROLES)
 
@@ -47,7 +54,8 @@ def _wave(case: Case, cycle: int, fault: ev.PlannedFault) -> WaveVerdict:
     aborts = None if hit_ns is None else server_aborts(case, cycle, hit_ns)
     answers: list[tuple[Answer, str]] = [_happened(facts, cycle, fault, fired)]
     if hit_ns is not None:
-        answers += [_met(bound, census, aborts) for bound in fault.aim]
+        stale = _stale(facts, cycle, fault, hit_ns)
+        answers += [_met(bound, census, aborts, stale) for bound in fault.aim]
         answers.append(_delivered(facts, fault, hit_ns))
     told = {answer for answer, _ in answers}
     landed = Answer.NO if Answer.NO in told else Answer.UNKNOWN if Answer.UNKNOWN in told else Answer.YES
@@ -96,7 +104,24 @@ def _measured(step: ev.FaultStep) -> str:
     return ", ".join(f"{name} {value}" for name, value in sorted(step.measured.items()))
 
 
-def _met(bound: ev.Bound, census: ev.WaveCensus | None, aborts: int | None) -> tuple[Answer, str]:
+def _stale(facts: Facts, cycle: int, fault: ev.PlannedFault, hit_ns: int) -> str:
+    """Why the census may be of another moment than the wave; empty when the agent that took it was alive then."""
+    beats = [beat for who in _agents(facts, fault) for beat in facts.health[who] if beat.t_ns <= hit_ns]
+    last = max(beats, key=lambda beat: (beat.t_ns, beat.lag_max_ms), default=None)
+    if last is not None and hit_ns - last.t_ns <= CENSUS_FRESH_NS:
+        if last.lag_max_ms < CENSUS_LAG_MS:
+            return ""
+        return f"the load's agent lagged behind by {last.lag_max_ms:.0f} ms when it was taken"
+    began = [
+        at for (of, group), at in facts.group_began.items() if of == cycle and (not fault.group or group == fault.group)
+    ]
+    if began and 0 <= hit_ns - min(began) < AGENT_STARTS_NS:
+        return ""
+    heard = "never" if last is None else f"not for {between(last.t_ns, hit_ns)}"
+    return f"the load's agent was {heard} heard of before the wave"
+
+
+def _met(bound: ev.Bound, census: ev.WaveCensus | None, aborts: int | None, stale: str) -> tuple[Answer, str]:
     got: float | None
     if bound.name == SERVER_ABORTS:
         got = None if aborts is None else float(aborts)
@@ -110,19 +135,28 @@ def _met(bound: ev.Bound, census: ev.WaveCensus | None, aborts: int | None) -> t
     wanted = f"{bound.name} {bound.op} {bound.value:g}"
     if got is None:
         return Answer.UNKNOWN, f"{wanted}: nothing could tell"
+    if bound.name in SESSION_PHASES and stale:
+        return Answer.UNKNOWN, f"{wanted}: was {got:g}, but {stale}"
     return (Answer.YES if bound.met_by(got) else Answer.NO), f"{wanted}: was {got:g}"
 
 
 def _delivered(facts: Facts, fault: ev.PlannedFault, hit_ns: int) -> tuple[Answer, str]:
     """Whether the load that the wave hit was the load that was meant."""
-    for who, beats in facts.health.items():
-        if who == "harness" or (fault.group and not who.endswith(f":{fault.group}") and who != fault.group):
-            continue
-        before = [beat for beat in beats if beat.t_ns <= hit_ns]
+    for who in _agents(facts, fault):
+        before = [beat for beat in facts.health[who] if beat.t_ns <= hit_ns]
         if before and before[-1].delivered + DELIVERED_SLACK < DELIVERED_SHARE * before[-1].intended:
             text = f"only {before[-1].delivered} of {before[-1].intended} requests that were due had been sent"
             return Answer.UNKNOWN, text
     return Answer.YES, ""
+
+
+def _agents(facts: Facts, fault: ev.PlannedFault) -> list[str]:
+    """Who reported on the sessions that a fault is meant for."""
+    return [
+        who
+        for who in facts.health
+        if who != "harness" and (not fault.group or who == fault.group or who.endswith(f":{fault.group}"))
+    ]
 
 
 def server_aborts(case: Case, cycle: int, hit_ns: int) -> int | None:

@@ -8,11 +8,12 @@ there is unknown, not zero.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from chaos.judge.deeds import ended_on
+from chaos.judge.facts import Reading, sound
 from chaos.judge.units import SECOND, ns
 from chaos.judge.windows import load_start
 from chaos.model.outcomes import Answer
@@ -20,7 +21,7 @@ from chaos.model.outcomes import Answer
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from chaos.judge.facts import Canary, Facts, LoadRequest, Reading, Series
+    from chaos.judge.facts import Canary, Facts, LoadRequest, Series
     from chaos.model import events as ev
 
 PROBE_MARGIN = 2.0
@@ -121,24 +122,36 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
     missing = [node.id for node in facts.nodes if "metrics" in node.observes and _has_queues(facts, node)]
     if idle_ns is None or loaded_ns is None:
         return known, missing
-    begun_ns = facts.first_ns or 0
-    last_canary_ns = facts.phase_start("last-canaries", last=True)
+    until_ns = facts.phase_start("last-canaries", last=True)
+    quiet_ns = idle_ns + lag_ns
+    gone = set()
     for series, readings in _of_use(facts, "queue", {node.id for node in facts.nodes}):
-        rest = [r for r in readings if r.t_ns <= loaded_ns]
-        # The later half of the baseline: its beginning may still show what went before us.
-        at_rest = [r for r in rest if r.t_ns * 2 >= begun_ns + loaded_ns] or rest
-        quiet = [
-            r for r in readings if r.t_ns >= idle_ns + lag_ns and (last_canary_ns is None or r.t_ns <= last_canary_ns)
-        ]
-        if not at_rest or not quiet:
+        scrapes = [scrape for scrape in facts.scrapes.get(series.node, ()) if scrape.ok]
+        before = _before(facts, readings, scrapes, loaded_ns)
+        looked = [s for s in scrapes if s.t_ns >= quiet_ns and (until_ns is None or s.t_ns <= until_ns)]
+        quiet = [r for r in readings if r.t_ns >= quiet_ns and (until_ns is None or r.t_ns <= until_ns)]
+        # A family that is announced and has no sample at all holds nothing.
+        quiet = quiet or [Reading(s.t_ns, 0.0, s.seq) for s in looked if series.name in s.zero]
+        if looked and not quiet and before and before.seq and not ended_on(facts, series.node):
+            gone.add(series.node)  # what it kept is unknown, whatever other series say
+        if not before or not quiet:
             continue
         lowest = min(quiet, key=lambda r: (r.value, r.t_ns))
-        highest = max(at_rest, key=lambda r: (r.value, -r.t_ns))
-        known.append(
-            Floor(series, highest.value, lowest.value, quiet[-1].value < quiet[0].value, (highest.seq, lowest.seq))
-        )
-    told = {floor.series.node for floor in known}
+        falling = quiet[-1].value < quiet[0].value
+        known.append(Floor(series, before.value, lowest.value, falling, (before.seq, lowest.seq)))
+    told = {floor.series.node for floor in known} - gone
     return known, [node for node in missing if node not in told]
+
+
+def _before(facts: Facts, readings: Sequence[Reading], scrapes: Sequence[ev.Scrape], loaded_ns: int) -> Reading | None:
+    """The level at rest before the load; None when nobody looked. A series that was not there yet was at zero."""
+    rest = [r for r in readings if r.t_ns <= loaded_ns]
+    # The later half of the baseline: its beginning may still show what went before us.
+    at_rest = [r for r in rest if r.t_ns * 2 >= (facts.first_ns or 0) + loaded_ns] or rest
+    if at_rest:
+        return max(at_rest, key=lambda r: (r.value, -r.t_ns))
+    looked = [scrape for scrape in scrapes if scrape.t_ns <= loaded_ns]
+    return Reading(looked[-1].t_ns, 0.0, 0) if looked else None
 
 
 def unread_floors(facts: Facts) -> list[str]:
@@ -161,7 +174,7 @@ def _of_use(facts: Facts, use: str, nodes: set[str]) -> list[tuple[Series, Seque
 
 def counted(scrape: ev.Scrape, name: str) -> float | None:
     """The count of a metric over all its series in one reading; None when it is unknown."""
-    values = [sample.value for sample in scrape.samples if sample.name == name and not math.isnan(sample.value)]
+    values = [sample.value for sample in scrape.samples if sample.name == name and sound(sample.value)]
     return sum(values) if values else 0.0 if name in scrape.zero else None
 
 

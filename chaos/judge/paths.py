@@ -7,17 +7,19 @@ and the run that still watches both ask here.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from chaos.judge.before import lost_before
 from chaos.judge.canaries import Doubt, Fate, Seen, look, look_all
+from chaos.judge.deeds import hung_up_ns
 from chaos.judge.units import SECOND, between, count, ns, span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from chaos.judge.facts import Facts
+    from chaos.judge.facts import Canary, Facts
     from chaos.judge.windows import Window
     from chaos.model import events as ev
 
@@ -103,6 +105,15 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
             doubted = True
         else:
             reading = without
+    if reading.state not in (State.SERVES, State.UNDECIDED) and _only_after_hanging_up(
+        facts, path, window, begun, doubt
+    ):
+        why = f"{reading.why}, but nothing of that was there before we hung up on open requests in the teardown"
+        reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
+    lost = lost_before(facts, path)
+    if reading.state is State.LOSSY and lost.lost:
+        why = f"{reading.why}, but {lost.text}"
+        reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
     if reading.state not in (State.SERVES, State.UNDECIDED) and not _served_before(facts, path, window):
         why = "no fresh request had ever passed there before, so nothing shows that it was ever able to serve"
         reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
@@ -269,6 +280,17 @@ def _blocks(picked: Sequence[tuple[int, Seen]], telling: Sequence[Seen]) -> list
             starts.append(i)
         last = i
     return starts
+
+
+def _only_after_hanging_up(facts: Facts, path: ev.Path, window: Window, begun: Sequence[Canary], doubt: Doubt) -> bool:
+    """Whether a path was well, or not known to be ill, up to our own unplanned disconnect."""
+    cut_ns = hung_up_ns(facts)
+    if cut_ns is None or not window.anchor_ns < cut_ns < window.horizon_ns:
+        return False
+    known = [canary for canary in begun if canary.begun_ns <= cut_ns]
+    seen = look_all(known, cut_ns, ns(facts.plan.canary_deadline_s), doubt)
+    before = _read(path, seen, replace(window, until_ns=cut_ns + 1, horizon_ns=cut_ns), facts.plan)
+    return before.state in (State.SERVES, State.UNDECIDED)
 
 
 def _served_before(facts: Facts, path: ev.Path, window: Window) -> bool:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.judge.deeds import HELD, ended_by_us, held_by_us
+from chaos.judge.units import SECOND
 from chaos.judge.windows import load_start
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 GONE = frozenset({"zombie", "dead"})
 SAME_START_S = 2.0
 """A process's start time is computed from the boot time and may move by a clock adjustment."""
+SETTLED_LOOKS = 3
+SETTLED_S = 10.0
+"""A child that began only after our first look is missed when it was seen this often, over this long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,27 @@ def dead_processes(facts: Facts) -> tuple[Dead, ...]:
             found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours))
             continue
         for child in _dead_children(before or looks, last):
+            if not _settled(child, before or looks):
+                continue
             first = _first_of_final(looks, partial(_lacks, child.pid))
             what = f"child {child.name} (pid {child.pid}) of {node} is dead while its parent {last.pid} lives"
             found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours))
     return tuple(found)
+
+
+def passing_children(facts: Facts) -> tuple[str, ...]:
+    """Children that are gone and were not there for long before the load: helpers come and go, and accuse nobody."""
+    loaded_ns = load_start(facts)
+    told = []
+    for node, looks in _by_node(facts):
+        before = [look for look in looks if loaded_ns is not None and look.t_ns <= loaded_ns] or looks
+        if _runs(looks[-1]):
+            told += [
+                f"child {child.name} (pid {child.pid}) of {node} came and went"
+                for child in _dead_children(before, looks[-1])
+                if not _settled(child, before)
+            ]
+    return tuple(told)
 
 
 def down_by_us(facts: Facts) -> tuple[Dead, ...]:
@@ -148,6 +169,13 @@ def _dead_children(before: list[ev.ProcessSeen], last: ev.ProcessSeen) -> list[e
         and (child.alive or before[-1] is last)
         and living[child.name] < max(wanted[child.name], 1)
     ]
+
+
+def _settled(child: ev.Child, before: list[ev.ProcessSeen]) -> bool:
+    """Whether a child belongs to its node: there from the first look, or seen often enough over a long enough time."""
+    seen = [look.t_ns for look in before if any(one.pid == child.pid for one in look.children)]
+    from_the_first = bool(seen) and seen[0] == before[0].t_ns
+    return from_the_first or (len(seen) >= SETTLED_LOOKS and seen[-1] - seen[0] >= SETTLED_S * SECOND)
 
 
 def _first_of_final(looks: list[ev.ProcessSeen], holds: Callable[[ev.ProcessSeen], bool]) -> ev.ProcessSeen:

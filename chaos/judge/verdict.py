@@ -15,6 +15,7 @@ from chaos.judge.landing import waves
 from chaos.judge.lattice import decide
 from chaos.judge.paths import State
 from chaos.judge.questions.damage import DAMAGE
+from chaos.judge.questions.reach import REACH
 from chaos.judge.questions.serving import SERVING
 from chaos.judge.questions.trust import TRUST
 from chaos.judge.questions.users import USERS
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 JUDGE_VERSION = "2"
 """Changes whenever the same journal may get another verdict."""
 
-QUESTIONS: tuple[Question, ...] = (*SERVING, *USERS, *DAMAGE, *TRUST)
+QUESTIONS: tuple[Question, ...] = (*SERVING, *USERS, *DAMAGE, *REACH, *TRUST)
 """Every question, always asked; the order decides only between outcomes of equal rank and how findings are listed."""
 
 OBSERVABLE = {"liveness": "its health endpoint", "metrics": "its metrics", "log": "its log", "process": "its process"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.judge.causes import side_of
@@ -9,12 +10,16 @@ from chaos.judge.paths import State
 from chaos.model.verdict import Wedge
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from chaos.judge.case import Case
     from chaos.judge.paths import PathRun
     from chaos.judge.windows import Window
     from chaos.model.events import Liveness
 
 GREEN = 200
+LOUD_SHARE = 0.1
+"""An endpoint warns when it is not green at two looks in a row, or at this share of them; one slip warns nobody."""
 
 
 def wedged_runs(case: Case) -> tuple[PathRun, ...]:
@@ -34,7 +39,7 @@ def wedge(case: Case) -> Wedge | None:
     nodes = frozenset(node for run in runs for node in case.facts.nodes_of(run.path))
     return Wedge(
         total=len(runs) == len(all_runs) and all(run.state is State.DARK for run in runs),
-        silent=bool(asked) and all(seen.status == GREEN for seen in asked),
+        silent=bool(asked) and not loud(asked),
         confirmed=any(run.confirmed for run in runs),
         side=side_of(case.facts, nodes) or case.facts.role(culprit(case)) or _red_side(case, asked, nodes),
         paths=tuple(run.path.id for run in runs),
@@ -50,7 +55,7 @@ def _of_workers(case: Case) -> Wedge | None:
     sides = {run.role for run in lost}
     return Wedge(
         total=False,
-        silent=bool(asked) and all(seen.status == GREEN for seen in asked),
+        silent=bool(asked) and not loud(asked),
         confirmed=any(run.confirmed for run in lost),
         side=sides.pop() if len(sides) == 1 else "",
         paths=(),
@@ -90,20 +95,33 @@ def liveness_during(case: Case) -> list[Liveness]:
             seen for seen in case.facts.liveness if start_ns <= seen.t_ns <= window.horizon_ns and seen.node not in ours
         ]
         if asked:
-            return [seen for seen in asked if not _passing(seen, asked)]
+            return asked
     return []
 
 
-def _passing(seen: Liveness, asked: list[Liveness]) -> bool:
-    """A check that got no answer in our time, between two green ones of the same endpoint: no state of the target."""
-    if seen.status is not None:
+def loud(asked: Sequence[Liveness]) -> list[Liveness]:
+    """The readings that would have warned somebody: of endpoints that were not green more than once in a while."""
+    by_endpoint: dict[tuple[str, str], list[Liveness]] = {}
+    for seen in asked:
+        by_endpoint.setdefault((seen.node, seen.endpoint), []).append(seen)
+    warned: list[Liveness] = []
+    for readings in by_endpoint.values():
+        seen_there = [seen for at, seen in enumerate(readings) if not _passing(readings, at)]
+        red = [seen for seen in seen_there if seen.status != GREEN]
+        twice = any(GREEN not in (a.status, b.status) for a, b in pairwise(seen_there))
+        if twice or (red and len(red) >= LOUD_SHARE * len(seen_there)):
+            warned += red
+    return warned
+
+
+def _passing(readings: Sequence[Liveness], at: int) -> bool:
+    """A check that got no answer in our time, between two green ones: no state of the target."""
+    if readings[at].status is not None or not 0 < at < len(readings) - 1:
         return False
-    same = [other for other in asked if (other.node, other.endpoint) == (seen.node, seen.endpoint)]
-    at = same.index(seen)
-    return 0 < at < len(same) - 1 and same[at - 1].status == same[at + 1].status == GREEN
+    return readings[at - 1].status == readings[at + 1].status == GREEN
 
 
 def _red_side(case: Case, asked: list[Liveness], nodes: frozenset[str]) -> str:
     """The one role among the servers whose health is red, where exactly one is."""
-    red = {case.facts.role(seen.node) for seen in asked if seen.status != GREEN and seen.node in nodes} - {"router", ""}
+    red = {case.facts.role(seen.node) for seen in loud(asked) if seen.node in nodes} - {"router", ""}
     return red.pop() if len(red) == 1 else ""

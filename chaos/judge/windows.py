@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.judge.units import ns
+from chaos.model.outcomes import RunStatus
 
 if TYPE_CHECKING:
     from chaos.judge.facts import Facts
@@ -41,6 +42,9 @@ def windows(facts: Facts, now_ns: int | None = None) -> tuple[Window, ...]:
         after = cycles[at + 1] if at + 1 < len(cycles) else None
         until = horizon + 1 if after is None else min(_begin(facts, loads, after), horizon + 1)
         hit = _last_effect(facts, cycle, horizon)
+        if hit is None and now_ns is None and _stopped_early(facts):
+            # Nothing was broken, and what we do to a load that nobody waits for is not the target's life.
+            until = min([until, *(e.t_ns for e in facts.phases if e.phase == "teardown")])
         anchor = hit if hit is not None else _begin(facts, loads, cycle)
         found.append(
             Window(cycle, anchor, until, min(until, horizon), _after(facts, cycle, hit), disrupted=hit is not None)
@@ -58,6 +62,11 @@ def load_start(facts: Facts) -> int | None:
     """When load (else the first wave) first touched the deployment; None when nothing ever did."""
     starts = [*_load_starts(facts).values(), *(fired.ordered_ns for fired in facts.fired.values())]
     return min(starts, default=None)
+
+
+def _stopped_early(facts: Facts) -> bool:
+    """Whether a run with faults to make did not go to its end."""
+    return bool(facts.plan.faults) and (facts.ended is None or facts.ended.status != RunStatus.COMPLETED)
 
 
 def _load_starts(facts: Facts) -> dict[int, int]:

@@ -65,7 +65,7 @@ OUTCOME_MEANINGS = {
     Outcome.WEDGED: "fresh requests no longer complete",
     Outcome.RESTARTED: "a process was replaced without our doing",
     Outcome.LEAKING: "something did not come back to its idle floor",
-    Outcome.DAMAGED: "fatal evidence, though every canary passes",
+    Outcome.DAMAGED: "fatal evidence, whether or not fresh requests pass",
     Outcome.DEGRADED: "slower than the control run at the same load",
     Outcome.SLOW_RECOVERY: "serves again, later than allowed",
     Outcome.OVERLOADED: "slow because of load; work progresses",

@@ -99,6 +99,7 @@ class Play:
     replies: dict[str, Reply] = field(default_factory=dict)  # by path, where they differ
     turns: tuple[Reply, ...] = ()  # canaries are answered by these in turn
     health: int | None = 200
+    health_error: str = ""
     backlog: dict[str, float] = field(default_factory=dict)
     backlog_rate: float = 0.0  # change of every backlog per second
     token_rate: float = 0.0  # users' tokens per second, as the servers count them
@@ -107,7 +108,7 @@ class Play:
     reference_ok: bool = True
     interval: float = 1.0
     threads: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Python threads, where they can be read
-    deaf: frozenset[str] = frozenset()  # probes that see nothing, of ALL_PROBES and "canary" "self"
+    deaf: frozenset[str] = frozenset()  # probes that see nothing, of ALL_PROBES and "canary" "self" "agent"
     uncounted: frozenset[str] = frozenset()  # nodes whose counter of requests cannot be read
     forgotten: frozenset[str] = frozenset()  # workers that the router sends nothing to
     favours: dict[str, int] = field(default_factory=dict)  # turns of a worker in each round of the router; else 1
@@ -256,6 +257,21 @@ class Play:
             self.now += step
         return self
 
+    def hang_up(self) -> Play:
+        """We disconnect a user's request that did not end by itself."""
+        return self.tell(
+            ev.RequestEnded(
+                t_ns=0,
+                req="bystanders-s0-r0",
+                kind="load",
+                path="routed",
+                sent_ns=self.ns(self.now - 1),
+                error="cancelled",
+                ended_by="harness",
+                group="bystanders",
+            )
+        )
+
     def quietly(self, seconds: float) -> Play:
         """Let time pass without canaries and health probes."""
         before, self.deaf = self.deaf, self.deaf | {"canary", "liveness"}
@@ -364,6 +380,7 @@ class Play:
                     self._canary(path.id)
         if "self" not in self.deaf:
             self.tell(ev.HarnessHealth(t_ns=0, who="harness", lag_max_ms=self.lag_ms, reference_ok=self.reference_ok))
+        if "agent" not in self.deaf:
             self.tell(
                 ev.HarnessHealth(
                     t_ns=0, who="agent:agents", lag_max_ms=1.0, intended=60, delivered=60, tokens=int(self._received)
@@ -419,7 +436,16 @@ class Play:
 
     def _observe(self, node: str) -> None:
         if "liveness" in self.observes and "liveness" not in self.deaf and round(self.now) % 3 == 0:
-            self.tell(ev.Liveness(t_ns=0, node=node, endpoint="/health", status=self.health, took_ms=100.0))
+            self.tell(
+                ev.Liveness(
+                    t_ns=0,
+                    node=node,
+                    endpoint="/health",
+                    status=self.health,
+                    took_ms=100.0,
+                    error=self.health_error,
+                )
+            )
         if "metrics" in self.observes and "metrics" not in self.deaf:
             samples = [ev.Sample(name="tokens", labels="", value=self._tokens)]
             if node in self.backlog:

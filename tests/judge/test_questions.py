@@ -6,6 +6,7 @@ import pytest
 import test_outcomes as situations
 import test_workers
 from build import GOOD, Reply, late, play, waved
+from test_reach import whole_run
 
 from chaos.judge import QUESTIONS, judge
 from chaos.judge.lattice import decide
@@ -89,6 +90,7 @@ SENTINELS = {
     "leaking": situations.a_queue_keeps_what_it_did_not_hold,
     "damaged": situations.a_thread_died_and_everything_still_passes,
     "threads-alive": situations.a_thread_is_gone_and_no_line_says_so,
+    "still-answer": lambda: whole_run(asked_last=3),
     "record-whole": an_event_is_missing,
     "run-completed": situations.the_run_was_stopped_by_a_person,
     "we-were-fit": situations.nobody_watched_ourselves,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.judge.deeds import dying_words
+from chaos.judge.deeds import dying_words, hung_up_ns
 from chaos.judge.metrics import floors, open_requests
-from chaos.judge.processes import replaced_processes
+from chaos.judge.processes import passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.threads import threads
 from chaos.judge.units import count, listed
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ENOUGH_RIGHT = 3
 """Baseline answers that must all have had the right text before a missing one can be held against a target."""
+
+AFTER_HANGING_UP = "seen only after we hung up on open requests in the teardown"
 
 
 def is_fatal(hit: ev.LogHit) -> bool:
@@ -84,11 +86,11 @@ def _floors(case: Case) -> Answered:
     idle_ns = case.facts.phase_start("idle", last=True) or 0
     ours = open_requests(case.facts, idle_ns)
     above = [floor for floor in known if floor.excess > 0]
-    leaked = [floor for floor in above if floor.excess > ours and not floor.falling]
     lost = _lost_requests(case, idle_ns)
+    leaked = [floor for floor in above if floor.excess > max(ours, lost) and not floor.falling]
     above = [floor for floor in above if floor.excess > lost]
     if leaked:
-        return yes(*map(_held, leaked), outcome=Outcome.LEAKING)
+        return _leaked(case, leaked)
     if missing:
         return unknown(fact(f"the idle floor of {listed(missing)} could not be read after the gauge lag"))
     if above:
@@ -115,6 +117,13 @@ def _lost_requests(case: Case, at_ns: int) -> int:
     return open_requests(case.facts, at_ns, begun_before_ns=hit_ns, also_on={run.path.id for run in case.given_up})
 
 
+def _leaked(case: Case, floors_above: list[Floor]) -> Answered:
+    cut_ns, end_ns = hung_up_ns(case.facts), case.facts.phase_start("last-canaries", last=True)
+    if cut_ns is None or (end_ns is not None and cut_ns >= end_ns):
+        return yes(*map(_held, floors_above), outcome=Outcome.LEAKING)
+    return unknown(*(fact(f"{_held(floor).text}, {AFTER_HANGING_UP}", floor.seqs) for floor in floors_above))
+
+
 def _held(floor: Floor) -> Evidence:
     where = f"{floor.series.name} of {floor.series.node}" + f" ({floor.series.labels})" * bool(floor.series.labels)
     return fact(f"{where} is {floor.after:g} at rest, was {floor.before:g} before the load", floor.seqs)
@@ -124,15 +133,22 @@ def _damaged(case: Case) -> Answered:
     facts = case.facts
     fatal = [hit for hit in facts.hits if is_fatal(hit) and not dying_words(facts, hit)]
     dead = [one for one in case.dead if not one.ours]
-    told = [fact(f"{one.what}; we did not do it", one.seqs) for one in dead]
-    told += [fact(f"{hit.node} logged: {hit.line.strip()[:200]}", [hit.seq]) for hit in _first_of_each_signature(fatal)]
+    cut_ns = hung_up_ns(facts)
+    told = [(one.at_ns, fact(f"{one.what}; we did not do it", one.seqs)) for one in dead]
+    told += [
+        (hit.t_ns, fact(f"{hit.node} logged: {hit.line.strip()[:200]}", [hit.seq]))
+        for hit in _first_of_each_signature(fatal)
+    ]
+    held = [evidence for at_ns, evidence in told if cut_ns is None or at_ns <= cut_ns]
+    if held:
+        return yes(*held, outcome=Outcome.DAMAGED)
     if told:
-        return yes(*told, outcome=Outcome.DAMAGED)
+        return unknown(*(fact(f"{evidence.text}, {AFTER_HANGING_UP}", evidence.seqs) for _, evidence in told))
     looked = [probe for probe in ("log", "process") if any(probe in node.observes for node in facts.nodes)]
     if not looked:
         return not_applicable(fact("no log and no process was given to look at"))
     nothing = {"log": "no fatal line was logged", "process": "no process died"}
-    return no(fact(" and ".join(nothing[probe] for probe in looked)))
+    return no(fact(" and ".join(nothing[probe] for probe in looked)), *map(fact, passing_children(facts)))
 
 
 def _first_of_each_signature(hits: list[ev.LogHit]) -> list[ev.LogHit]:
@@ -145,6 +161,10 @@ def _first_of_each_signature(hits: list[ev.LogHit]) -> list[ev.LogHit]:
 def _threads_alive(case: Case) -> Answered:
     """Known only where somebody could look into the processes, before the load and after it."""
     seen = threads(case.facts)
+    cut_ns = hung_up_ns(case.facts)
+    if seen.gone and cut_ns is not None and all(one.at_ns > cut_ns for one in seen.gone):
+        told = [fact(f"{one.text}, {AFTER_HANGING_UP}", one.seqs) for one in seen.gone]
+        return no(*told, outcome=Outcome.INCONCLUSIVE)
     if seen.gone:
         return no(*(fact(one.text, one.seqs) for one in seen.gone), outcome=Outcome.DAMAGED)
     if seen.unknown:
@@ -163,7 +183,7 @@ DAMAGE = (
     Question("replaced", "Was a process replaced without our doing?", _replaced, required=False),
     Question("processes-known", "Were the processes looked at to the end?", _processes_known),
     Question("leaking", "Does a queue keep at rest what it did not hold before the load?", _leaking),
-    Question("damaged", "Is there fatal evidence, whether or not fresh requests pass?", _damaged, required=False),
+    Question("damaged", "Is there fatal evidence, whether or not fresh requests pass?", _damaged),
     Question(
         "threads-alive", "Does every thread still run that a node cannot serve without?", _threads_alive, required=False
     ),

@@ -71,7 +71,7 @@ def _wedged(case: Case) -> Answered:
         return yes(*map(_fared, wedged), outcome=Outcome.WEDGED)
     crashed = [run for run in case.runs if case.crashed(run)]
     if crashed:
-        return no(fact("what fails has a dead process on it: crashed, not wedged"))
+        return no(fact("what fails has a dead process on it, or nothing that listens: crashed, not wedged"))
     down = [run for run in case.runs if run.state.wedged]
     if down:
         return unknown(
@@ -86,9 +86,9 @@ def _wedged(case: Case) -> Answered:
 
 
 def _crashed(case: Case) -> Answered:
-    if not case.facts.processes:
-        return not_applicable(fact("no process could be looked at"))
     crashed = [run for run in case.runs if case.crashed(run)]
+    if not case.facts.processes and not crashed:
+        return not_applicable(fact("no process could be looked at"))
     if crashed:
         told = [
             fact(f"{dead.what}; we did not do it", dead.seqs)
@@ -96,6 +96,7 @@ def _crashed(case: Case) -> Answered:
             for dead in case.dead_on(run)
             if not dead.ours
         ]
+        told += [fact(one.text, one.seqs) for run in crashed for one in case.unheard_on(run)]
         return yes(*dict.fromkeys(told), *map(_fared, crashed), outcome=Outcome.CRASHED)
     return no(fact("no path that fails has a process on it that died by itself"))
 

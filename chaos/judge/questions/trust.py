@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.judge.before import lost_before
 from chaos.judge.canaries import Fate, look
 from chaos.judge.facts import FIRST_SEQ
-from chaos.judge.landing import missing_cycles, waves
+from chaos.judge.landing import SERVING_ROLES, missing_cycles, waves
 from chaos.judge.paths import State, passes_for
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import between, count, listed, ns
@@ -15,6 +16,8 @@ from chaos.model.outcomes import Answer, Outcome, RunStatus
 
 if TYPE_CHECKING:
     from chaos.judge.case import Case
+    from chaos.judge.facts import Facts
+    from chaos.model import events as ev
 
 STANDS_ALONE = ("metrics", "scrape", "liveness", "process", "reference")
 """Probes whose blind moments are judged by the questions that need them: one missed reading of these hides nothing."""
@@ -61,10 +64,13 @@ def _baseline_served(case: Case) -> Answered:
         seen = [s for s in seen if s.fate not in (Fate.YOUNG, Fate.VOID)]
         row = next((i for i, s in enumerate(reversed(seen)) if s.fate.bad), len(seen))
         bad = bool(seen) and row == 0
-        answers.add(Answer.NO if bad else Answer.YES if row >= wanted else Answer.UNKNOWN)
+        lost = lost_before(facts, path)
+        answers.add(Answer.NO if bad else Answer.YES if row >= wanted and not lost.lost else Answer.UNKNOWN)
         seqs = [seq for s in seen[-wanted:] for seq in s.seqs]
         text = "the last canary before the load failed" if bad else f"{row} of {wanted} canaries in a row passed"
         told.append(fact(f"{path.id}: {text}", seqs))
+        if lost.lost:
+            told.insert(0, fact(f"{path.id}: {lost.text}", [q for s in lost.lost for q in s.seqs]))
     if Answer.NO in answers:
         return no(*told, outcome=Outcome.INCONCLUSIVE)
     if Answer.UNKNOWN in answers or not answers:
@@ -124,10 +130,29 @@ def _logs_read(case: Case) -> Answered:
     ]
     if unread:
         told.append(fact(f"the log of {listed(unread)} was not read up to the end"))
+    told += [
+        fact(f"the log of {node.id} held not one line, though fresh requests were served there: is it the right one?")
+        for node in facts.nodes
+        if node.id in wanted and node.role in SERVING_ROLES and _mute(facts, node)
+    ]
     if told:
         return unknown(*told)
     lines = sum(c.lines for c in facts.covered)
     return yes(fact(f"logs of {listed(wanted)} read without a gap, {lines} lines", [c.seq for c in facts.covered]))
+
+
+def _mute(facts: Facts, node: ev.Node) -> bool:
+    """Whether a log was read and nothing at all was in it, though the node served canaries all the while.
+
+    Workers log what they serve; a router may well be silent.
+    """
+    lines = sum(covered.lines for covered in facts.covered if covered.node == node.id)
+    return not lines and any(
+        canary.ok
+        for path in facts.paths()
+        if node.id in facts.nodes_of(path)
+        for canary in facts.by_path.get(path.id, ())
+    )
 
 
 def _probes_looked(case: Case) -> Answered:

@@ -18,15 +18,13 @@ TOLERATED_SHARE = 0.01
 
 
 def _users_served(case: Case) -> Answered:
-    """Requests that a fault may have touched, and those still open when we tore the load down, are not counted."""
+    """Requests that a fault may have touched are not counted; those that we hung up on at last never were answered."""
     touched = [_touched(case, window.cycle, window.budget_ns(case.facts.plan)) for window in case.windows]
-    teardown_ns = case.facts.phase_start("teardown")
     counted = [
         request
         for request in case.facts.load.values()
         if request.ended_ns is not None
         and request.ended_by != "fault"
-        and (teardown_ns is None or request.ended_ns < teardown_ns)
         and not any(request.begun_ns <= end and request.ended_ns >= start for start, end in touched)
     ]
     if not counted:

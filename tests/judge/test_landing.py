@@ -1,0 +1,90 @@
+"""Whether a wave met what it aimed at: what the census and the counters are worth."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from build import SECOND, play
+
+from chaos.judge import judge
+from chaos.model import events as ev
+from chaos.model.outcomes import Answer, Outcome
+
+
+def beats(events: list[ev.AnyEvent]) -> list[ev.HarnessHealth]:
+    """What the load's agent said of itself."""
+    return [e for e in events if isinstance(e, ev.HarnessHealth) and e.who == "agent:agents"]
+
+
+def fired_ns(events: list[ev.AnyEvent]) -> int:
+    """When the wave was ordered."""
+    return next(e.ordered_ns for e in events if isinstance(e, ev.WaveFired))
+
+
+def renumbered(events: list[ev.AnyEvent]) -> list[ev.AnyEvent]:
+    """The journal as it would be had only these events been written."""
+    return [msgspec.structs.replace(event, seq=seq) for seq, event in enumerate(events, 1)]
+
+
+@pytest.mark.parametrize(("silent_s", "landed"), [(1.0, Answer.YES), (2.0, Answer.UNKNOWN), (100.0, Answer.UNKNOWN)])
+def test_a_census_of_an_agent_that_was_not_heard_of_before_the_wave_shows_nothing(silent_s, landed):
+    events = play().load().wave().recovered().finish()
+    hit_ns = fired_ns(events)
+    silent = [e for e in beats(events) if hit_ns - silent_s * SECOND < e.t_ns <= hit_ns]
+    verdict = judge(renumbered([e for e in events if e not in silent]))
+    assert landed == verdict.waves[0].landed
+    assert (Outcome.HEALTHY if landed is Answer.YES else Outcome.INCONCLUSIVE) == verdict.outcome
+
+
+def test_a_census_of_an_agent_that_stood_still_shows_nothing():
+    events = play().load().wave().recovered().finish()
+    hit_ns = fired_ns(events)
+    slow = [
+        msgspec.structs.replace(e, lag_max_ms=2500.0)
+        if isinstance(e, ev.HarnessHealth) and e.who == "agent:agents" and e.t_ns <= hit_ns
+        else e
+        for e in events
+    ]
+    verdict = judge(slow)
+    assert Answer.UNKNOWN == verdict.waves[0].landed
+    assert "lagged behind by 2500 ms" in verdict.waves[0].unmet[0]
+
+
+@pytest.mark.parametrize(("before_s", "landed"), [(0.8, Answer.YES), (3.0, Answer.UNKNOWN)])
+def test_an_agent_that_has_only_just_sent_its_first_request_need_not_have_been_heard_of(before_s, landed):
+    told = play().load()
+    sent = told.now - before_s
+    told.tell(
+        ev.RequestStarted(
+            t_ns=0, req="agents-s0-r0", kind="load", path="routed", group="agents", intended_ns=told.ns(sent)
+        ),
+        sent,
+    )
+    events = told.wave().recovered().finish()
+    early = [e for e in beats(events) if e.t_ns <= fired_ns(events)]
+    assert landed == judge(renumbered([e for e in events if e not in early])).waves[0].landed
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1.7e308, -1.7e308])
+def test_a_counter_that_says_nonsense_tells_nothing_and_breaks_nothing(value):
+    told = play(observes=("liveness", "metrics")).load().wave()
+    events = told.recovered().finish()
+    broken = [
+        msgspec.structs.replace(
+            e,
+            zero=(),
+            samples=tuple(
+                ev.Sample(name=s, labels=f"rank={rank}", value=value)
+                for s in ("aborted", "tokens", "backlog", "taken")
+                for rank in (0, 1)
+            ),
+        )
+        if isinstance(e, ev.Scrape) and e.t_ns > fired_ns(events)
+        else e
+        for e in events
+    ]
+    verdict = judge(broken)
+    assert verdict.waves[0].server_aborts is None
+    assert Outcome.INCONCLUSIVE == verdict.outcome
