@@ -514,8 +514,16 @@ def hostile_events() -> list[ev.AnyEvent]:
     stream.add(ev.WaveCensus, 3.0, wave=HOSTILE, phases={HOSTILE: 3})
     stream.add(ev.WaveFired, 3.0, wave=HOSTILE, how=HOSTILE, ordered_ns=stream.ns(3.0), sessions=3)
     stream.add(ev.ProcessSeen, 3.1, node=HOSTILE, pid=1, alive=False, state=HOSTILE)
-    stream.add(ev.ForensicsTaken, 3.2, folder=HOSTILE, reason=HOSTILE, detail=HOSTILE, files=(HOSTILE,),
-               stacks={HOSTILE: 1}, missing=(HOSTILE,))
+    stream.add(
+        ev.ForensicsTaken,
+        3.2,
+        folder=HOSTILE,
+        reason=HOSTILE,
+        detail=HOSTILE,
+        files=(HOSTILE,),
+        stacks={HOSTILE: 1},
+        missing=(HOSTILE,),
+    )
     stream.add(
         ev.EvidenceLost, 3.1, probe=HOSTILE, node=HOSTILE, from_ns=stream.ns(1), to_ns=stream.ns(2), cause=HOSTILE
     )
@@ -551,7 +559,17 @@ def hostile_verdict() -> Verdict:
             msgspec.structs.replace(base.waves[0], wave=HOSTILE, how=HOSTILE, phases={HOSTILE: 2}, unmet=(HOSTILE,)),
         ),
         not_examined=(HOSTILE,),
-        saved=(Saved(folder=HOSTILE, reason=HOSTILE, detail=HOSTILE, at_s=0, files=1, size=1, shows=(HOSTILE,),
-                     missing=(HOSTILE,)),),
+        saved=(
+            Saved(
+                folder=HOSTILE,
+                reason=HOSTILE,
+                detail=HOSTILE,
+                at_s=0,
+                files=1,
+                size=1,
+                shows=(HOSTILE,),
+                missing=(HOSTILE,),
+            ),
+        ),
         allow=(HOSTILE,),
     )
