@@ -172,7 +172,7 @@ async def test_a_run_that_is_torn_down_still_says_how_its_canaries_ended(tmp_pat
 
 async def test_queue_readings_come_under_canonical_names(tmp_path: Path) -> None:
     async with observed(tmp_path, open_model()) as bench:
-        await until(lambda: {"prefill-0", "decode-0"} <= {one.node for one in bench.probes.readings()})
+        await until(lambda: "prefill-0" in {one.node for one in bench.probes.readings()})
         (reading, *_) = [one for one in bench.probes.readings() if one.node == "prefill-0"]
     assert ("prefill_bootstrap_queue", 115.0) == (reading.name, reading.value)
 
