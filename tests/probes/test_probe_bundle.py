@@ -117,7 +117,8 @@ async def test_in_the_idle_phase_nothing_of_ours_reaches_the_engine_but_observat
     async with observed(tmp_path, open_model()) as bench:
         await until(lambda: bench.canaries(RequestEnded) and bench.emit.of(Liveness))
         bench.probes.pause_for_idle()
-        await asyncio.sleep(0.2)
+        under_way = len(bench.emit.of(Scrape))  # what was asked before is answered within two scrapes
+        await until(lambda: len(bench.emit.of(Scrape)) >= under_way + 2)
         canaries, health = len(bench.canaries(RequestStarted)), len(bench.emit.of(Liveness))
         scrapes = len(bench.emit.of(Scrape))
         await until(lambda: len(bench.emit.of(Scrape)) >= scrapes + 2)
