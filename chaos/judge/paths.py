@@ -313,6 +313,9 @@ def _confirmed(reading: _Reading, window: Window, plan: ev.Plan) -> bool:
     if not reading.state.wedged:
         return False
     oldest_ns = min(s.begun_ns for s in reading.culprits)
+    if reading.state is State.DARK:
+        # Requests that are refused at once are no culprits before the budget is over, but the path was dark before.
+        oldest_ns = min(oldest_ns, reading.since_ns)
     # Stuck requests free themselves when the engine's timeouts have gone by; those count from when one was sent. A
     # path that never came back was watched from the wave on.
     start_ns = window.anchor_ns if oldest_ns <= window.budget_ns(plan) else oldest_ns

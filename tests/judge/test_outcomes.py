@@ -457,6 +457,14 @@ def test_a_total_silent_wedge_names_side_cause_and_how_long():
     assert ExitCode.VIOLATION == verdict.exit_code
 
 
+@pytest.mark.parametrize("reply", [HANG, REFUSED])
+def test_a_path_that_is_dark_since_the_wave_is_confirmed_by_the_watch_from_the_wave_on(reply: Reply):
+    told = waved(reply=GOOD)
+    told.reply = reply
+    verdict = judge(told.go(told.plan.watch_s + 1).finish(idle=False))
+    assert (Outcome.WEDGED, True) == (verdict.outcome, verdict.wedge and verdict.wedge.confirmed)
+
+
 def test_a_watch_cut_short_is_a_violation_that_says_it_is_not_confirmed():
     verdict = judge(wedging(waved(), 20).finish(idle=False))
     assert Outcome.WEDGED == verdict.outcome

@@ -117,7 +117,8 @@ async def test_in_the_idle_phase_nothing_of_ours_reaches_the_engine_but_observat
     async with observed(tmp_path, open_model()) as bench:
         await until(lambda: bench.canaries(RequestEnded) and bench.emit.of(Liveness))
         bench.probes.pause_for_idle()
-        await asyncio.sleep(0.2)
+        under_way = len(bench.emit.of(Scrape))  # what was asked before is answered within two scrapes
+        await until(lambda: len(bench.emit.of(Scrape)) >= under_way + 2)
         canaries, health = len(bench.canaries(RequestStarted)), len(bench.emit.of(Liveness))
         scrapes = len(bench.emit.of(Scrape))
         await until(lambda: len(bench.emit.of(Scrape)) >= scrapes + 2)
@@ -172,7 +173,7 @@ async def test_a_run_that_is_torn_down_still_says_how_its_canaries_ended(tmp_pat
 
 async def test_queue_readings_come_under_canonical_names(tmp_path: Path) -> None:
     async with observed(tmp_path, open_model()) as bench:
-        await until(bench.probes.readings)
+        await until(lambda: "prefill-0" in {one.node for one in bench.probes.readings()})
         (reading, *_) = [one for one in bench.probes.readings() if one.node == "prefill-0"]
     assert ("prefill_bootstrap_queue", 115.0) == (reading.name, reading.value)
 

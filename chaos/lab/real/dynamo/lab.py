@@ -7,11 +7,9 @@ import http.client
 import json
 import re
 import shutil
-import tempfile
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chaos.lab.kinds import LOOPBACK, RUN_ID_VARIABLE, RunningLab, suggest
@@ -20,11 +18,13 @@ from chaos.lab.real.dynamo.commands import ETCD_LEASE_S, FILE_LEASE_S, MODEL_NAM
 from chaos.lab.real.namespace import Enclosure, enclose
 from chaos.lab.real.node import Node, Order
 from chaos.lab.real.ports import free_ports
+from chaos.lab.real.scratch import scratch_folder
 from chaos.model.errors import LabError
 from chaos.model.target import ServerSpec, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from chaos.lab.real.dynamo.commands import Settings
     from chaos.lab.real.dynamo.install import DynamoInstaller
@@ -82,8 +82,7 @@ class RunningDynamo(RunningLab):
         etcd_program = _find_etcd() if settings.discovery == "etcd" else ""
         try:
             self._in_use(installer, version)
-            self._scratch = Path(tempfile.mkdtemp(prefix="pdchaos-"))
-            self._undo.callback(shutil.rmtree, self._scratch, ignore_errors=True)
+            self._scratch = self._undo.enter_context(scratch_folder())
             self._enclosure = enclose()  # events and rendezvous of 1.6.1 listen everywhere, whatever they are told
             if self._enclosure.name:
                 progress(f"enclosed in network namespace {self._enclosure.name}")

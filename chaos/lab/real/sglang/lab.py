@@ -6,13 +6,10 @@ import contextlib
 import ctypes
 import json
 import random
-import shutil
-import tempfile
 import threading
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from chaos.lab.kinds import LOOPBACK, RunningLab, suggest
@@ -20,12 +17,14 @@ from chaos.lab.real import cache
 from chaos.lab.real.namespace import Enclosure, enclose
 from chaos.lab.real.node import Node, Order
 from chaos.lab.real.ports import free_ports
+from chaos.lab.real.scratch import scratch_folder
 from chaos.lab.real.sglang.commands import MODEL_NAME, Commands, Place
 from chaos.model.errors import LabError
 from chaos.model.target import ServerSpec, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from chaos.lab.real.sglang.commands import Settings
     from chaos.lab.real.sglang.install import SGLangInstaller
@@ -85,8 +84,7 @@ class RunningSGLang(RunningLab):
         self._undo = contextlib.ExitStack()
         try:
             self._in_use(installer, version)
-            scratch = Path(tempfile.mkdtemp(prefix="pdchaos-"))
-            self._undo.callback(shutil.rmtree, scratch, ignore_errors=True)
+            scratch = self._undo.enter_context(scratch_folder())
             self._enclosure = self._enclose(progress)
             device = "cable" if self._enclosure.name else "lo"
             self._commands = Commands(installer, version, settings, scratch=scratch, device=device, run_id=run_id)
