@@ -47,8 +47,8 @@ def read_kv(kv: bytes) -> str:
     parts = []
     for at in range(0, len(kv), BYTES_PER_TOKEN):
         length, goes_on = kv[at], kv[at + 1]
-        parts.append(("" if goes_on else " ") + kv[at + 2 : at + 2 + length].decode(errors="replace"))
-    return "".join(parts)
+        parts.append((b"" if goes_on else b" ") + kv[at + 2 : at + 2 + length])
+    return b"".join(parts).decode(errors="replace")  # a long word may be split within a character
 
 
 @dataclass(frozen=True, slots=True)
