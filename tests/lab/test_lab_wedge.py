@@ -65,7 +65,7 @@ def test_one_wave_on_waiting_clients_wedges_a_vulnerable_lab_without_a_sign(lab)
             assert 200 == wedged.http.get(f"{url}/health_generate").status_code
     assert 200 == wedged.http.get(f"{wedged.router}/readiness").status_code
     assert b"" == fresh.bytes_within(0.5)
-    assert 0 == sum(process.process.poll() is not None for process in wedged.running._nodes)
+    assert 0 == sum(process.process.poll() is not None for process in wedged.running.nodes)
 
 
 def test_in_the_wedge_decodes_gauges_stay_at_their_last_value_while_live_ones_do_not(lab):
@@ -138,7 +138,7 @@ def test_a_dead_prefill_is_noticed_by_heartbeat_and_its_rooms_fail(lab):
     with healthy.transfer_held():
         client = healthy.client(GENERATE, "x", 2)
         eventually(lambda: healthy.active(healthy.decode) >= 1, "dispatched")
-        healthy.running._nodes[1].process.kill()
+        healthy.running.nodes[1].process.kill()
         lost = f"Lost connection with prefill instance (bootstrap_addr: 127.0.0.1:{healthy.bootstrap_port})"
         eventually(lambda: lost in healthy.log("decode-0"), "decode noticed")
         client.hang_up()
