@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test test-real check bench clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -24,6 +24,10 @@ check: $(STAMP) ## lint, types, formatting
 
 test: check ## all checks and all tests
 	$(BIN)/pytest
+
+# PYTEST passes arguments on. Dynamo wherever it can be installed; of SGLang what is installed, or what PDCHAOS_REAL=sglang@0.5.14,… names.
+test-real: $(STAMP) ## tests against real engines (minutes; root, for Dynamo's network namespace)
+	$(BIN)/pytest -m real tests/real $(PYTEST)
 
 bench: $(STAMP) ## benchmarks (by hand; ratios, not times)
 	$(BIN)/python -m bench

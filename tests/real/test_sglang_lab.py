@@ -13,13 +13,10 @@ import psutil
 import pytest
 from sglang_here import VERSIONS, installer_with
 
-from chaos.lab.kinds import RUN_ID_VARIABLE
 from chaos.lab.provider import parse_lab, start_lab
 from chaos.model.errors import LabError
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
-
-RUN_ID = "real-sglang-lab"
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +35,13 @@ def _there(version: str) -> bool:
     return True
 
 
-def ours() -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.pid != os.getpid() and process.environ().get(RUN_ID_VARIABLE) == RUN_ID:
-                found.append(process.pid)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
+def family(pids: list[int]) -> list[psutil.Process]:
+    """The nodes' main processes and all below; by descent, for schedulers overwrite their environment with a title."""
+    return [each for pid in pids for each in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True))]
+
+
+def living(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return [each for each in processes if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
 
 
 def generate(url: str, timeout: float = 60) -> int:
@@ -69,7 +64,7 @@ def serves_within(url: str, seconds: float) -> bool:
 
 
 def test_a_pair_serves_survives_the_replacement_of_decode_and_leaves_nothing(version, tmp_path):
-    lab = start_lab(parse_lab(f"sglang@{version}", {}), tmp_path, print, run_id=RUN_ID)
+    lab = start_lab(parse_lab(f"sglang@{version}", {}), tmp_path, print)
     try:
         target = lab.target
         assert 200 == generate(target.router.url)
@@ -79,18 +74,24 @@ def test_a_pair_serves_survives_the_replacement_of_decode_and_leaves_nothing(ver
         assert before[:2] == lab.pids[:2]
         assert before[2] != lab.pids[2] == int(Path(target.decode[0].pidfile).read_text())
         assert serves_within(target.router.url, 180)
-        assert len(ours()) >= 7  # three processes each, and the router
+        members = family(lab.pids)
+        assert len(members) >= 7  # three processes each, and the router
     finally:
         assert [] == lab.stop()
-    assert [] == ours()
+    assert [] == living(members)
 
 
 def test_a_node_that_dies_while_starting_is_an_error_with_its_log_and_takes_the_others_along(version, tmp_path):
+    pids = []
+
     def kill_decode(line: str) -> None:
-        if line.startswith("decode-0 started, pid "):
-            os.kill(int(line.rpartition(" ")[2]), signal.SIGKILL)
+        if " started, pid " in line:
+            pids.append(int(line.rpartition(" ")[2]))
+        if line.startswith("decode-0 started"):
+            os.kill(pids[-1], signal.SIGKILL)
 
     (tmp_path / "decode-0.log").write_text("its last words\n")
     with pytest.raises(LabError, match=r"decode-0 died \(signal 9\)\n(?s:.*)its last words"):
-        start_lab(parse_lab(f"sglang@{version}", {}), tmp_path, kill_decode, run_id=RUN_ID)
-    assert [] == ours()
+        start_lab(parse_lab(f"sglang@{version}", {}), tmp_path, kill_decode)
+    assert 2 == len(pids)
+    assert [] == [pid for pid in pids if psutil.pid_exists(pid)]
