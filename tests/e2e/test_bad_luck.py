@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+import yaml
 
 from chaos.journal import read_journal
 from chaos.model import events as ev
@@ -117,9 +118,7 @@ def test_a_target_that_does_not_answer_is_unfit(pdchaos, tmp_path) -> None:
 
 def test_what_a_target_does_not_allow_is_refused_before_anything_is_touched(pdchaos, kept_lab) -> None:
     lab = kept_lab("sim")
-    lines = lab.target.read_text().splitlines()
-    kept = [line for line in lines if not line.startswith(("allow:", "- "))]
-    lab.target.write_text("\n".join([*kept, "allow: []"]) + "\n")
+    lab.target.write_text(yaml.safe_dump({**yaml.safe_load(lab.target.read_text()), "allow": []}))
     ran = pdchaos.run("abort-cascade", "--target", str(lab.target))
     assert 5 == ran.code
     assert "does not allow: kill" in ran.output
