@@ -146,7 +146,7 @@ async def test_no_secret_is_in_any_file_wherever_it_stood(tmp_path: Path, start:
 
 
 async def test_children_are_looked_into_too_and_their_threads_are_the_node_s(tmp_path: Path, start: Callable) -> None:
-    from conftest import PARENT
+    from engines import PARENT
 
     async with bench(tmp_path, start(PARENT)) as one:
         one.forensics.look("baseline")
@@ -196,7 +196,7 @@ async def test_without_the_tool_all_else_is_saved_and_the_lack_is_told(
 async def test_names_of_a_node_that_could_be_read_only_in_part_are_not_told(
     tmp_path: Path, start: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from conftest import PARENT
+    from engines import PARENT
 
     parent = start(PARENT)
     real = stacks.PySpy.threads
