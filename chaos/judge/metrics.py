@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.judge.units import SECOND, ns
-from chaos.judge.windows import load_start
+from chaos.judge.windows import load_start, windows
 from chaos.model.outcomes import Answer
 
 if TYPE_CHECKING:
@@ -123,21 +123,25 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
         return known, missing
     begun_ns = facts.first_ns or 0
     last_canary_ns = facts.phase_start("last-canaries", last=True)
+    broken_ns = max((window.anchor_ns for window in windows(facts) if window.disrupted), default=0)
+    holds_ns = {metric.name: ns(metric.holds_s) for metric in facts.metrics("queue")}
+    early: set[str] = set()
     for series, readings in _of_use(facts, "queue", {node.id for node in facts.nodes}):
         rest = [r for r in readings if r.t_ns <= loaded_ns]
         # The later half of the baseline: its beginning may still show what went before us.
         at_rest = [r for r in rest if r.t_ns * 2 >= begun_ns + loaded_ns] or rest
-        quiet = [
-            r for r in readings if r.t_ns >= idle_ns + lag_ns and (last_canary_ns is None or r.t_ns <= last_canary_ns)
-        ]
+        from_ns = max(idle_ns + lag_ns, broken_ns + holds_ns[series.name])
+        quiet = [r for r in readings if r.t_ns >= from_ns and (last_canary_ns is None or r.t_ns <= last_canary_ns)]
         if not at_rest or not quiet:
+            if at_rest and holds_ns[series.name]:
+                early.add(series.node)  # whatever it holds now, the engine's own timeout may yet free it
             continue
         lowest = min(quiet, key=lambda r: (r.value, r.t_ns))
         highest = max(at_rest, key=lambda r: (r.value, -r.t_ns))
         known.append(
             Floor(series, highest.value, lowest.value, quiet[-1].value < quiet[0].value, (highest.seq, lowest.seq))
         )
-    told = {floor.series.node for floor in known}
+    told = {floor.series.node for floor in known} - early
     return known, [node for node in missing if node not in told]
 
 
