@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from chaos.judge.deeds import ended_on
 from chaos.judge.facts import Reading, sound
 from chaos.judge.units import SECOND, ns
-from chaos.judge.windows import load_start
+from chaos.judge.windows import load_start, windows
 from chaos.model.outcomes import Answer
 
 if TYPE_CHECKING:
@@ -123,17 +123,21 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
     if idle_ns is None or loaded_ns is None:
         return known, missing
     until_ns = facts.phase_start("last-canaries", last=True)
-    quiet_ns = idle_ns + lag_ns
+    broken_ns = max((window.anchor_ns for window in windows(facts) if window.disrupted), default=0)
+    holds_ns = {metric.name: ns(metric.holds_s) for metric in facts.metrics("queue")}
     gone = set()
     for series, readings in _of_use(facts, "queue", {node.id for node in facts.nodes}):
+        from_ns = max(idle_ns + lag_ns, broken_ns + holds_ns[series.name])
         scrapes = [scrape for scrape in facts.scrapes.get(series.node, ()) if scrape.ok]
         before = _before(facts, readings, scrapes, loaded_ns)
-        looked = [s for s in scrapes if s.t_ns >= quiet_ns and (until_ns is None or s.t_ns <= until_ns)]
-        quiet = [r for r in readings if r.t_ns >= quiet_ns and (until_ns is None or r.t_ns <= until_ns)]
+        looked = [s for s in scrapes if s.t_ns >= from_ns and (until_ns is None or s.t_ns <= until_ns)]
+        quiet = [r for r in readings if r.t_ns >= from_ns and (until_ns is None or r.t_ns <= until_ns)]
         # A family that is announced and has no sample at all holds nothing.
         quiet = quiet or [Reading(s.t_ns, 0.0, s.seq) for s in looked if series.name in s.zero]
         if looked and not quiet and before and before.seq and not ended_on(facts, series.node):
             gone.add(series.node)  # what it kept is unknown, whatever other series say
+        if before and not quiet and holds_ns[series.name]:
+            gone.add(series.node)  # whatever it holds now, the engine's own timeout may yet free it
         if not before or not quiet:
             continue
         lowest = min(quiet, key=lambda r: (r.value, r.t_ns))

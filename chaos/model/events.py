@@ -172,6 +172,7 @@ class MetricUse(Record, frozen=True, kw_only=True, omit_defaults=True):
     kind: Literal["gauge", "counter"]
     use: MetricPurpose
     roles: tuple[Role, ...] = ()
+    holds_s: float = 0.0  # after a fault, until the engine's own timeout frees what it left
 
 
 class ThreadUse(Record, frozen=True, kw_only=True, omit_defaults=True):

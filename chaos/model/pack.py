@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from chaos.model.events import HitClass, MetricPurpose, Role
+from chaos.model.scenario import Api
 from chaos.model.section import Name, Section, Version1
 from chaos.model.units import Duration, Matching, wrong
 from chaos.model.versions import VERSION_PATTERN, in_range
@@ -69,6 +70,7 @@ class Metric(Section):
     roles: list[Role] = Field(min_length=1)
     aliases: list[Alias] = Field(min_length=1)
     where: dict[LabelName, str] = {}
+    holds: Duration = 0.0  # how long it may rightly hold what a fault left, until the engine's own timeout frees it
     note: str = ""
 
     def exposed_as(self, version: str = "") -> tuple[str, ...]:
@@ -133,6 +135,12 @@ class Endpoints(Section):
     completions: HttpPath = ""
     generate: HttpPath = ""
 
+    @property
+    def speaks(self) -> tuple[Api, ...]:
+        """The languages in which requests can be made."""
+        known: dict[Api, str] = {"chat": self.chat, "completions": self.completions, "generate": self.generate}
+        return tuple(api for api, path in known.items() if path)
+
 
 class Pack(Section):
     """A whole pack file. The first signature that matches a line gives it its meaning."""
@@ -145,6 +153,7 @@ class Pack(Section):
     paths: Literal["direct", "pinned", "routed-only"] = "routed-only"
     rid: bool = False  # chat and completions take `rid`, the id of a request; other servers refuse unknown fields
     gauge_lag: Duration = 0.0
+    instance_labels: list[LabelName] = []  # name the process, not what it serves: another one after every restart
     timeouts: list[Timeout] = []
     metrics: list[Metric] = []
     threads: list[Thread] = []

@@ -106,7 +106,20 @@ def unmet_requirements(scenario: Scenario, target: Target, packs: Mapping[str, P
         there = sum(server.role == role for server in target.servers)
         if there < wanted:
             unmet.append(f"it takes {wanted} {role} nodes, and the target has {there} (a lab: --set {role}={wanted})")
+    if target.router_engine in packs:
+        unmet += _unspoken(scenario, packs[target.router_engine])
     return unmet
+
+
+def _unspoken(scenario: Scenario, router: Pack) -> list[str]:
+    """Groups whose language the router does not speak: all that they could get is errors."""
+    spoken = router.endpoints.speaks
+    return [
+        f"load {group.name} asks for {group.api}, for which the pack {router.name} names no endpoint"
+        + (f" (--with load.{group.name}.api={spoken[0]})" if spoken else "")
+        for group in scenario.load
+        if group.api not in spoken
+    ]
 
 
 def _fault(step: Step, scale: float) -> PlannedFault:

@@ -639,6 +639,21 @@ def test_where_a_log_was_read_its_silence_outweighs_a_counter_that_counts_finish
     assert [0] == [wave.server_aborts for wave in judge(told.recovered().finish()).waves]
 
 
+def held_by_the_fault(holds_s: float) -> list[ev.AnyEvent]:
+    """A queue keeps what the wave left in it; the engine's own timeout would free it within `holds_s`."""
+    told = play(metrics=(msgspec.structs.replace(METRICS[0], holds_s=holds_s), *METRICS[1:])).load().wave()
+    told.backlog["decode-0"] = 9.0
+    return told.recovered().finish()
+
+
+def test_what_an_engines_timeout_may_yet_free_is_no_leak_and_no_health_either():
+    assert Outcome.LEAKING == judge(held_by_the_fault(0.0)).outcome
+    assert Outcome.LEAKING == judge(held_by_the_fault(15.0)).outcome
+    verdict = judge(held_by_the_fault(60.0))
+    assert Outcome.INCONCLUSIVE == verdict.outcome
+    assert "the idle floor of prefill-0 and decode-0 could not be read" in verdict.headline
+
+
 def test_a_router_that_logs_aborts_is_heard_when_the_servers_missed_some():
     told = play().load().wave(aborts=3)
     for request in range(5):

@@ -66,6 +66,19 @@ def test_a_watch_limit_given_as_a_duration_is_scaled_and_never_shorter_than_the_
     assert 60 + 10 + 5 == plan_of("observe.at_most=60s").watch_s
 
 
+def test_where_only_a_router_can_be_asked_the_watch_is_long_enough_to_miss_one_of_many_workers() -> None:
+    def watch_s(decode: int, paths: str = "routed-only") -> float:
+        servers = ", ".join(f"{{url: 'http://127.0.0.1:{n}'}}" for n in range(100, 100 + decode))
+        scenario = parse_scenario(SCENARIO, "s.yaml", ["observe.at_most=60s"])
+        pack = PACK_MODEL.model_copy(update={"paths": paths})
+        return resolve_plan(scenario, parse_target(TARGET, "t.yaml", [f"decode=[{servers}]"]), pack).watch_s
+
+    assert 60 + 15 == watch_s(1) == watch_s(8, "direct")
+    # an equal worker of two misses 8 in a row once in 256, of eight 51 in a row once in 900; twice that is watched
+    assert 60 + 2 * 8 == watch_s(2)
+    assert 60 + 2 * 51 == watch_s(8)
+
+
 def test_rest_is_at_least_the_gauge_lag() -> None:
     assert 35.0 == plan_of("cycles.rest=1s").rest_s
 
@@ -96,3 +109,13 @@ def test_requirements_that_a_target_does_not_meet_are_told() -> None:
         "the target does not use the pack vllm",
         "no pack of the target knows the metric kv_free",
     ] == unmet_requirements(misses, target, packs)
+
+
+def test_load_in_a_language_that_the_router_does_not_speak_is_told() -> None:
+    target = parse_target(TARGET, "t.yaml", ["engine=engine", "router_engine=mute"])
+    scenario = parse_scenario(SCENARIO, "s.yaml", ["load.agents.api=generate"])
+    speaks = PACK_MODEL.endpoints.model_copy(update={"chat": "/chat", "generate": ""})
+    packs = {"engine": PACK_MODEL, "mute": PACK_MODEL.model_copy(update={"name": "mute", "endpoints": speaks})}
+    assert [
+        "load agents asks for generate, for which the pack mute names no endpoint (--with load.agents.api=chat)"
+    ] == unmet_requirements(scenario, target, packs)

@@ -35,6 +35,13 @@ sglang:realtime_tokens_total{mode="prefill_compute",tp_rank="0"} 7.0
 """
 
 
+def test_labels_that_name_the_process_do_not_tell_series_apart_but_can_be_asked_for() -> None:
+    before, after = (f'running{{pid="{pid}",rank="0"}} 3.0\n' for pid in (17, 18))
+    reader = Exposition([gauge("running", where=(("pid", "17"),)), gauge("all", "running")], frozenset({"pid"}))
+    assert ("rank=0", "rank=0") == tuple(sample.labels for sample in reader.read(before.encode()).samples)
+    assert (Sample(name="all", labels="rank=0", value=3.0),) == reader.read(after.encode()).samples
+
+
 def gauge(name: str, *exposed: str, where: tuple[tuple[str, str], ...] = ()) -> Wanted:
     return Wanted(name=name, kind="gauge", use="queue", exposed=exposed or (name,), where=where)
 

@@ -106,7 +106,7 @@ async def discover(
         timeouts=_timeouts(target, list(used.values()), plan.time_scale),
         gauge_lag_s=_gauge_lag(target, list(used.values()), plan.time_scale),
         not_examined=(*unasked, *notes),
-        metrics=_metric_uses(list(used.values())),
+        metrics=_metric_uses(list(used.values()), plan.time_scale),
         threads=tuple(
             ev.ThreadUse(name=thread.name, roles=tuple(thread.roles), side=thread.side, title=thread.title)
             for pack in used.values()
@@ -206,7 +206,7 @@ async def _metrics(
     if error:
         notes.append(f"{name}: no metrics ({error})")
         return None
-    return MetricsSource(node=name, url=url, wanted=wanted)
+    return MetricsSource(node=name, url=url, wanted=wanted, instance_labels=frozenset(pack.instance_labels))
 
 
 def _logs(
@@ -279,11 +279,15 @@ def _gauge_lag(target: Target, packs: list[Pack], time_scale: float) -> float:
     return max(pack.gauge_lag for pack in packs) * time_scale
 
 
-def _metric_uses(packs: list[Pack]) -> tuple[ev.MetricUse, ...]:
+def _metric_uses(packs: list[Pack], time_scale: float) -> tuple[ev.MetricUse, ...]:
     uses: dict[str, ev.MetricUse] = {}
     for pack in packs:
         for metric in pack.metrics:
             uses[metric.name] = ev.MetricUse(
-                name=metric.name, kind=metric.kind, use=metric.use, roles=tuple(metric.roles)
+                name=metric.name,
+                kind=metric.kind,
+                use=metric.use,
+                roles=tuple(metric.roles),
+                holds_s=metric.holds * time_scale,
             )
     return tuple(uses.values())

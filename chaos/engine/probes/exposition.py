@@ -52,8 +52,10 @@ class Reading:
 class Exposition:
     """A reader for one node's wanted metrics."""
 
-    def __init__(self, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, wanted: Sequence[Wanted], left_out: frozenset[str] = frozenset()) -> None:
+        """Labels that are `left_out` are not told, nor do they tell series apart."""
         self._wanted = tuple(wanted)
+        self._left_out = left_out
         self._labels: dict[bytes, tuple[str, frozenset[tuple[str, str]]]] = {}
 
     def read(self, body: bytes) -> Reading:
@@ -113,7 +115,8 @@ class Exposition:
         known = self._labels.get(raw)
         if known is None:
             pairs = _pairs(raw) if raw else {}
-            known = (",".join(f"{key}={pairs[key]}" for key in sorted(pairs)), frozenset(pairs.items()))
+            told = sorted(pairs.keys() - self._left_out)
+            known = (",".join(f"{key}={pairs[key]}" for key in told), frozenset(pairs.items()))
             if len(self._labels) >= MAX_LABEL_SETS:
                 self._labels.clear()
             self._labels[raw] = known

@@ -34,6 +34,7 @@ class MetricsSource:
     node: str
     url: str
     wanted: tuple[Wanted, ...]
+    instance_labels: frozenset[str] = frozenset()  # left out, so that a restarted server's series go on
 
 
 async def fetch_exposition(http: httpx.AsyncClient, url: str, headers: Mapping[str, str]) -> bytes:
@@ -86,7 +87,7 @@ class MetricsProbe:
         ]
 
     async def _follow(self, source: MetricsSource) -> None:
-        reader = Exposition(source.wanted)
+        reader = Exposition(source.wanted, source.instance_labels)
         pace = Pace(self._clock, self._interval_s)
         while True:
             await pace.next()

@@ -50,6 +50,10 @@ _STOP_TIMEOUT_S = 15.0
 _END_TIMEOUT_S = 5.0  # until a killed process is gone
 _POLL_S = 0.02
 _LOOPBACK = "127.0.0.1"
+_NAMES = Path("/run/netns")
+_DONE = "done"  # what an owner says that takes its leave; one that was killed says nothing
+_LATECOMER_S = 1.0
+"""How long a process may not be seen on its way in yet, when its owner was killed while starting it."""
 _BY_HAND = "or give the whole run a private namespace: unshare -rn sh -c 'ip link set lo up; exec pdchaos …'"
 
 
@@ -71,7 +75,7 @@ class Enclosure:
         if supervisor is None:
             return []
         try:
-            told, _ = supervisor.communicate(timeout=_STOP_TIMEOUT_S)  # closes its standard input, which ends it
+            told, _ = supervisor.communicate(_DONE, timeout=_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             supervisor.kill()
             told, _ = supervisor.communicate()
@@ -131,9 +135,26 @@ def sweep() -> list[str]:
 
 
 def pids_inside(name: str) -> list[int]:
-    """The processes that are in a namespace."""
-    told = subprocess.run([_ip(), "netns", "pids", name], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in told.stdout.split()]
+    """The processes that are in a namespace, or on their way in."""
+    return _pids_in(name, _inode(name))
+
+
+def _inode(name: str) -> int | None:
+    try:
+        return (_NAMES / name).stat().st_ino
+    except OSError:
+        return None
+
+
+def _pids_in(name: str, inode: int | None) -> list[int]:
+    way_in = f"netns\0exec\0{name}\0".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            inside = (process / "ns" / "net").stat().st_ino == inode
+            if inside or way_in in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
 
 
 def _only_loopback() -> bool:
@@ -152,8 +173,7 @@ def _loopback_works() -> bool:
 
 
 def _names() -> list[str]:
-    folder = Path("/run/netns")
-    return sorted(path.name for path in folder.glob(f"{PREFIX}*")) if folder.is_dir() else []
+    return sorted(path.name for path in _NAMES.glob(f"{PREFIX}*")) if _NAMES.is_dir() else []
 
 
 def _hold(name: str) -> socket.socket | None:
@@ -217,19 +237,27 @@ def _free_addresses() -> tuple[str, str]:
     raise LabError(f"no free network was found in {_NETS}.0.0/16")
 
 
-def _remove(name: str) -> list[int]:
+def _remove(name: str, *, latecomers: bool = False) -> list[int]:
     """End what is inside and remove cable and namespace; the ids of processes that would not die."""
-    deadline = time.monotonic() + _END_TIMEOUT_S
-    while (inside := pids_inside(name)) and time.monotonic() < deadline:
-        for pid in inside:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        time.sleep(_POLL_S)
+    inode = _inode(name)
+    left = _end_all(name, inode)
     # Either may be missing after a half-made start, and the cable goes with the namespace if that is the last user.
     subprocess.run([_ip(), "link", "del", _cable(name)], capture_output=True, check=False)
     subprocess.run([_ip(), "netns", "del", name], capture_output=True, check=False)
+    until = time.monotonic() + _LATECOMER_S
+    while latecomers and time.monotonic() < until:
+        time.sleep(_POLL_S)
+        left = _end_all(name, inode)
+    return left
+
+
+def _end_all(name: str, inode: int | None) -> list[int]:
+    deadline = time.monotonic() + _END_TIMEOUT_S
+    while (inside := _pids_in(name, inode)) and time.monotonic() < deadline:
+        for pid in inside:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_S)
     return inside
 
 
@@ -246,8 +274,8 @@ def _supervise(name: str) -> int:
             _remove(name)
             print(json.dumps({"error": error.message}), flush=True)  # noqa: T201, the owner reads it
             return 1
-        sys.stdin.buffer.read()
-        left = _remove(name)
+        said = sys.stdin.read()
+        left = _remove(name, latecomers=said != _DONE)
     with contextlib.suppress(BrokenPipeError):  # the owner may have died, which is why we clean up
         print(json.dumps({"left": left}), flush=True)  # noqa: T201, the owner reads it
     return 0
