@@ -1,4 +1,8 @@
-"""Runs every benchmark, or those named: `python -m bench scrape scan`."""
+"""Runs every benchmark, or those named: `python -m bench scrape scan`.
+
+`python -m bench accuracy` measures the judge; it takes hours and options of its own (`--help`), so it is never one of
+"every".
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,11 @@ import importlib
 import sys
 
 ALL = ("scrape", "scan", "wave")
+
+if sys.argv[1:2] == ["accuracy"]:
+    from bench.judge_accuracy import main
+
+    sys.exit(main(sys.argv[2:]))
 
 for name in sys.argv[1:] or ALL:
     print(f"== {name}")
