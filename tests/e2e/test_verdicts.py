@@ -26,7 +26,7 @@ def assert_the_dead_thread_is_shown(ran) -> None:
     assert name in (ran.folder / "forensics/0-baseline/prefill-0-stacks.txt").read_text()
     for folder in (first, last):
         assert name not in (ran.folder / folder / "prefill-0-stacks.txt").read_text()
-        assert f"prefill-0: thread {name} gone, 2 stacks saved" in saved[folder]["shows"]
+        assert f"prefill-0: thread {name} gone, 3 stacks saved" in saved[folder]["shows"]
         for file in ("prefill-0-metrics.prom", "decode-0-info.json", "router-processes.json", "decode-0-log.txt"):
             assert (ran.folder / folder / file).stat().st_size > 0
     assert "LISTEN 127.0.0.1" in (ran.folder / first / "router-processes.json").read_text()

@@ -17,15 +17,18 @@ _COORDINATES = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_
 
 
 class BootstrapServer:
-    """Routes of the bootstrap port, for a prefill with one rank."""
+    """Routes of the bootstrap port."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, dp_size: int = 1, tp_size: int = 1) -> None:
+        self._dp_size = dp_size
+        self._tp_size = tp_size
         self._ranks: dict[tuple[str, ...], dict[str, object]] = {}
         self._dp_ranks: dict[str, int] = {}
 
     def register(self, control: ControlLoop) -> None:
-        """The only rank registers itself."""
-        self._ranks["0", "0", "0", "0"] = {"rank_ip": "127.0.0.1", "rank_port": control.port}
+        """A rank registers itself."""
+        where = {"rank_ip": "127.0.0.1", "rank_port": control.port}
+        self._ranks[str(control.dp), "0", str(control.tp), "0"] = where
 
     def app(self) -> web.Application:
         """The application."""
@@ -43,14 +46,16 @@ class BootstrapServer:
         wanted = tuple(request.query.get(name, "") for name in _COORDINATES)
         if "" in wanted:
             return web.Response(text="Missing inputs for bootstrap server.", status=400)
-        if not self._ranks:
-            return web.Response(text="Prefill server not fully registered yet (0 workers registered).", status=503)
+        there = len(self._ranks)
+        if there < self._dp_size * self._tp_size:
+            text = f"Prefill server not fully registered yet ({there} workers registered)."
+            return web.Response(text=text, status=503)
         if all(each == _ALL for each in wanted):
             return web.json_response(
                 {
-                    "attn_tp_size": 1,
+                    "attn_tp_size": self._tp_size,
                     "attn_cp_size": 1,
-                    "dp_size": 1,
+                    "dp_size": self._dp_size,
                     "pp_size": 1,
                     "page_size": 1,
                     "kv_cache_dtype": "auto",

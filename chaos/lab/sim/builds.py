@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from chaos.lab.sim.control import ControlLoop, PrefillManager
 from chaos.lab.sim.decode_scheduler import DecodeScheduler
 from chaos.lab.sim.frontend import Frontend
+from chaos.lab.sim.peers import Peers
 from chaos.lab.sim.pool import KvPool
 from chaos.lab.sim.prefill_scheduler import PrefillScheduler
 from chaos.lab.sim.transfer import TransferWorkers
@@ -43,7 +44,9 @@ class Build:
     pool: type[KvPool] = KvPool
     prefill: type[PrefillScheduler] = PrefillScheduler
     decode: type[DecodeScheduler] = DecodeScheduler
+    peers: type[Peers] = Peers
     frontend: type[Frontend] = Frontend
+    watches_ranks: bool = True  # SubprocessWatchdog: a rank process that ends takes the server along
     prefill_reports_running: bool = True  # sglang PR #31495, 0.5.16
 
 

@@ -26,11 +26,14 @@ class Settings:
     time_scale: float = _option(
         0.1, "the engine's own clocks (300 s timeouts, 30 s gauge lag, ...) are multiplied by this", least=0.01, most=1
     )
+    dp: int = _option(1, "data-parallel ranks of each node; slots and KV tokens are shared out", least=1, most=16)
+    tp: int = _option(1, "tensor-parallel ranks of each data-parallel rank", least=1, most=16)
     slots: int = _option(20, "requests a decode node holds in transfer or running", least=1)
     kv_tokens: int = _option(65536, "KV tokens of each node", least=64)
     reserved_decode_tokens: int = _option(512, "KV tokens set aside for output at admission")
     step_ms: float = _option(25.0, "one decode step", least=1, most=10_000)
     prefill_tps: float = _option(20_000.0, "prompt tokens a prefill node computes per second", least=1)
+    transfer_ms: float = _option(0.0, "a KV transfer takes at least so long", most=60_000)
     context_len: int = _option(131_072, "the model's context length", least=16)
     port: int = _option(0, "the router's port; 0 takes a free one", most=65535)
     model: str = _option("sim-llm", "served model name")

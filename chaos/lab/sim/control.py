@@ -19,7 +19,7 @@ from chaos.lab.sim.rooms import ABORTED_BY_DECODE, KVPoll, Rooms
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 GUARD = b"NixlMsgGuard"
 ABORT_TAG = b"ABORT"
@@ -47,9 +47,14 @@ class TransferInfo:
 
 
 class PrefillManager:
-    """Rooms, peers and transfer infos of a prefill rank; touched by the event loop only."""
+    """Rooms, peers and transfer infos of a prefill rank; touched by the event loop only.
 
-    def __init__(self) -> None:
+    The first tensor-parallel rank leads: what its scheduler does with a room is done on its `followers`, too, and a
+    room is as far as the last of them (the engine reduces polls by MIN).
+    """
+
+    def __init__(self, followers: Sequence[PrefillManager] = ()) -> None:
+        self.followers = tuple(followers)
         self.rooms = Rooms()
         self.peers: dict[str, Peer] = {}
         self.transfer_infos: dict[int, TransferInfo] = {}
@@ -70,18 +75,44 @@ class PrefillManager:
         if self.rooms.poll(room) is not KVPoll.SUCCESS and self.rooms.fail(room, ABORTED_BY_DECODE):
             self.wake()
 
+    # ------------------------------------------------------------------ for all ranks at once
+
+    def begin(self, room: int) -> None:
+        """A request for the room has come."""
+        for each in (self, *self.followers):
+            each.rooms.move(room, KVPoll.BOOTSTRAPPING)
+
+    def poll(self, room: int) -> KVPoll:
+        """How far all ranks are; only the first one sends KV, so of the others only the start and failure matter."""
+        others = [each.rooms.poll(room) for each in self.followers]
+        held = [poll for poll in others if poll in (KVPoll.FAILED, KVPoll.BOOTSTRAPPING)]
+        return min([self.rooms.poll(room), *held])
+
+    def give_up(self, room: int, reason: str) -> None:
+        """Fail the room."""
+        for each in (self, *self.followers):
+            each.rooms.fail(room, reason)
+
+    def reason(self, room: int) -> str:
+        """Why the room failed, in the words of the first rank that knows."""
+        reasons = (each.rooms.reason(room) for each in (self, *self.followers))
+        return next(filter(None, reasons), "")
+
     def forget(self, room: int) -> None:
         """Clear a concluded room."""
-        self.rooms.forget(room)
-        self.transfer_infos.pop(room, None)
+        for each in (self, *self.followers):
+            each.rooms.forget(room)
+            each.transfer_infos.pop(room, None)
 
 
 class ControlLoop:
     """Reads control frames as sglang 0.5.16 does: ABORT is handled, any other frame without the guard is fatal."""
 
-    def __init__(self, manager: PrefillManager, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, manager: PrefillManager, loop: asyncio.AbstractEventLoop, *, dp: int = 0, tp: int = 0) -> None:
         self.manager = manager
         self.loop = loop
+        self.dp = dp
+        self.tp = tp
         self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PULL)
         self.port: int = self.socket.bind_to_random_port("tcp://127.0.0.1")
 

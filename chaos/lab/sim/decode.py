@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from chaos.lab.sim import process
 from chaos.lab.sim.gates import TRANSFER
 from chaos.lab.sim.node import EngineNode
-from chaos.lab.sim.peers import Peers
 from chaos.lab.sim.transfer import KvServer
 
 if TYPE_CHECKING:
     import asyncio
 
     from chaos.lab.sim.config import NodeConfig
-    from chaos.lab.sim.scheduler import Scheduler
+    from chaos.lab.sim.scheduler import Parts, Scheduler
 
 
 class DecodeNode(EngineNode):
@@ -24,13 +23,17 @@ class DecodeNode(EngineNode):
     def __init__(self, config: NodeConfig) -> None:
         super().__init__(config, role="decode", slots=config.settings.slots, gates=(TRANSFER,))
 
-    async def prepare(self, tasks: asyncio.TaskGroup) -> Scheduler:
+    async def prepare(self, parts: Parts, tasks: asyncio.TaskGroup) -> Scheduler:
         """Listen for KV and start heartbeats."""
-        scheduler = self.build.decode(self.parts)
+        scheduler = self.build.decode(parts)
         kv_server = KvServer(scheduler)
         await kv_server.start()
-        scheduler.peers = Peers(
-            agent=uuid.uuid4().hex, kv_port=kv_server.port, clocks=self.config.clocks, events=scheduler
+        scheduler.peers = self.build.peers(
+            agent=uuid.uuid4().hex,
+            kv_port=kv_server.port,
+            clocks=parts.clocks,
+            events=scheduler,
+            log=parts.rank.logs[0],
         )
         tasks.create_task(scheduler.peers.heartbeat())
         return scheduler

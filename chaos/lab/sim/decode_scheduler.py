@@ -11,7 +11,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from chaos.lab.sim import kv, lines
+from chaos.lab.sim import kv
 from chaos.lab.sim.config import DECODE_LOG_INTERVAL
 from chaos.lab.sim.decode_request import DecodeReq
 from chaos.lab.sim.gates import TRANSFER
@@ -43,7 +43,6 @@ class DecodeScheduler(Scheduler):
         self.running: list[Req] = []
         self.retracted_queue: list[Req] = []
         self._something_runs = asyncio.Event()
-        self._warn_once = lines.Once()
         self._steps = 0
         self._tokens_since_report = 0
         self._last_report = time.monotonic()
@@ -61,7 +60,7 @@ class DecodeScheduler(Scheduler):
         """Queue a request for admission."""
         if req.prompt_len >= self.pool.tokens:
             message = f"Request {req.rid} exceeds the maximum number of tokens: {req.prompt_len} > {self.pool.tokens}"
-            lines.scheduler(message)
+            self.log(message)
             self.finish(req, Finish("abort", message, 400))
             return
         req.max_new_tokens = min(req.max_new_tokens, self.pool.tokens - req.prompt_len)
@@ -112,7 +111,7 @@ class DecodeScheduler(Scheduler):
         affected = [item for item in (*self.prealloc_queue, *self.transfer_queue) if item.peer is peer]
         for item in affected:
             item.fail(reason)
-        lines.scheduler(f"{reason}, {len(affected)} requests affected")
+        self.log(f"{reason}, {len(affected)} requests affected")
         self.wake()
 
     def on_kv(self, room: int, received: bytes) -> None:
@@ -141,10 +140,10 @@ class DecodeScheduler(Scheduler):
 
     def _fail(self, decode_req: DecodeReq, what: str, counter: str) -> None:
         error = transfer_error(decode_req.room, decode_req.reason)
-        message = (
-            f"{what} for request rank=0 {decode_req.req.rid=} {decode_req.req.bootstrap_room=} with exception {error}"
-        )
-        lines.scheduler(message)
+        of = f"{decode_req.req.rid=} {decode_req.req.bootstrap_room=} with exception {error}"
+        for rank, log in enumerate(self.logs):
+            log(f"{what} for request {rank=} {of}")
+        message = f"{what} for request rank=0 {of}"
         self.metrics.count(counter)
         self.finish(decode_req.req, Finish("abort", message, INTERNAL_ERROR))
 
@@ -199,7 +198,7 @@ class DecodeScheduler(Scheduler):
         for item in self.transfer_queue:
             elapsed = now - item.sent_at
             if elapsed > self.clocks.waiting_timeout_s and item.poll is KVPoll.WAITING_FOR_INPUT:
-                self._warn_once(_SLOW_TRANSFER)
+                self.log.once(_SLOW_TRANSFER)
                 self._give_up(item, f"Request {item.room} timed out after {elapsed:.1f}s in KVPoll.WaitingForInput")
                 self.wake()
 
@@ -215,6 +214,7 @@ class DecodeScheduler(Scheduler):
             while self.running:
                 due = max(due + step, loop.time())  # a starved machine loses steps, it does not make up for them
                 await asyncio.sleep(due - loop.time())
+                await self.turn()
                 self._step()
             self._something_runs.clear()
 
@@ -260,7 +260,7 @@ class DecodeScheduler(Scheduler):
             req.retractions += 1
         self.retracted_queue += reqs
         self.metrics.count("num_retracted_requests_total", len(reqs))
-        lines.scheduler(
+        self.log(
             f"KV cache pool is full. Retract requests. #retracted_reqs: {len(reqs)}, "
             f"#new_tokens_gained: {sum(req.prompt_len + req.generated for req in reqs)}, "
             "#new_token_ratio: 0.7000 -> 1.0000"
@@ -283,7 +283,7 @@ class DecodeScheduler(Scheduler):
         stats = self.stats()
         self.metrics.write(stats)
         held = sum(item.req.prompt_len for item in self.transfer_queue)
-        lines.scheduler(
+        self.log(
             f"Decode batch, #running-req: {len(self.running)}, #token: {self.pool.used}, "
             f"token usage: {stats.token_usage:.2f}, pre-allocated usage: {held / self.pool.tokens:.2f}, "
             f"#prealloc-req: {len(self.prealloc_queue)}, #transfer-req: {len(self.transfer_queue)}, "

@@ -12,6 +12,7 @@ from aiohttp import web
 if TYPE_CHECKING:
     from chaos.lab.sim.config import NodeConfig
     from chaos.lab.sim.frontend import Frontend
+    from chaos.lab.sim.scheduler import Scheduler
 
 _FLUSHED = (
     "Cache flushed.\nPlease check backend logs for more details. "
@@ -75,11 +76,14 @@ class Endpoints:
         """Server arguments, a little internal state, version and role."""
         settings = self.config.settings
         host, port = request.transport.get_extra_info("sockname")[:2] if request.transport else ("127.0.0.1", 0)
-        state = {
-            "last_gen_throughput": self.frontend.scheduler.stats().gen_throughput,
-            "memory_usage": {"weight": 0.0, "kvcache": 0.0, "token_capacity": settings.kv_tokens},
-            "effective_max_running_requests_per_dp": settings.slots,
-        }
+        states = [
+            {
+                "last_gen_throughput": scheduler.stats().gen_throughput,
+                "memory_usage": {"weight": 0.0, "kvcache": 0.0, "token_capacity": scheduler.pool.tokens},
+                "effective_max_running_requests_per_dp": scheduler.pool.slots,
+            }
+            for scheduler in self.frontend.ranks.schedulers
+        ]
         return web.json_response(
             {
                 "model_path": settings.model,
@@ -87,8 +91,8 @@ class Endpoints:
                 "served_model_name": settings.model,
                 "host": host,
                 "port": port,
-                "tp_size": 1,
-                "dp_size": 1,
+                "tp_size": settings.tp,
+                "dp_size": settings.dp,
                 "pp_size": 1,
                 "context_length": settings.context_len,
                 "max_running_requests": settings.slots,
@@ -100,16 +104,20 @@ class Endpoints:
                 "disaggregation_mode": self.config.role,
                 "disaggregation_transfer_backend": "nixl",
                 "disaggregation_bootstrap_port": self.config.bootstrap_port,
-                "internal_states": [state],
+                "internal_states": states,
                 "version": self.version,
             }
         )
 
     async def loads(self, _: web.Request) -> web.Response:
         """The same snapshot as the gauges, with the same staleness (0.5.13 to 0.5.18)."""
-        now = self.frontend.metrics.snapshot
-        core = {
-            "dp_rank": 0,
+        loads = [self._load(scheduler) for scheduler in self.frontend.ranks.schedulers]
+        return web.json_response({"timestamp": time.time(), "version": self.version, "loads": loads})
+
+    def _load(self, scheduler: Scheduler) -> dict[str, object]:
+        now = scheduler.metrics.snapshot
+        core: dict[str, object] = {
+            "dp_rank": scheduler.rank.dp,
             "num_running_reqs": now.num_running_reqs,
             "num_waiting_reqs": now.num_queue_reqs,
             "num_used_tokens": now.num_used_tokens,
@@ -128,13 +136,7 @@ class Endpoints:
             "kv_transfer_latency_ms": 0.0,
         }
         queues = {"waiting": now.num_queue_reqs, "grammar": 0, "paused": 0, "retracted": now.num_retracted_reqs}
-        return web.json_response(
-            {
-                "timestamp": time.time(),
-                "version": self.version,
-                "loads": [{**core, "disaggregation": disaggregation, "queues": queues}],
-            }
-        )
+        return {**core, "disaggregation": disaggregation, "queues": queues}
 
     async def metrics(self, _: web.Request) -> web.Response:
         """The Prometheus page."""
@@ -154,23 +156,23 @@ class Endpoints:
     async def flush_cache(self, request: web.Request) -> web.Response:
         """200 when fully idle (within `?timeout=` seconds), else 400."""
         timeout = float(request.query.get("timeout") or 0.0)
-        scheduler = self.frontend.scheduler
+        ranks = self.frontend.ranks
         deadline = time.monotonic() + timeout
-        while timeout and not scheduler.is_fully_idle():
+        while timeout and not ranks.is_fully_idle():
             if time.monotonic() > deadline:
                 return web.Response(status=400, text="Timed out waiting for idle state.")
             await asyncio.sleep(_FLUSH_POLL_S)
-        if scheduler.flush_cache():
+        if ranks.flush_cache():
             return web.Response(text=_FLUSHED)
         return web.Response(status=400, text="Flush cache failed.\n")
 
     async def set_gates(self, request: web.Request) -> web.Response:
         """Hold or open gates."""
-        problem = self.frontend.scheduler.gates.apply(await request.json())
+        problem = self.frontend.ranks.gates.apply(await request.json())
         if problem:
             return web.Response(status=400, text=problem)
         return await self.get_gates(request)
 
     async def get_gates(self, _: web.Request) -> web.Response:
         """State of the gates."""
-        return web.json_response({"pid": os.getpid(), "gates": self.frontend.scheduler.gates.state()})
+        return web.json_response({"pid": os.getpid(), "gates": self.frontend.ranks.gates.state()})

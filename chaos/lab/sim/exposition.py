@@ -76,6 +76,10 @@ class Exposition:
     def __init__(self, families: Iterable[Family], scopes: Mapping[str, Mapping[str, str]]) -> None:
         self._families = {family.name: _Children(family, tuple(scopes[family.scope].items())) for family in families}
 
+    def scope(self, name: str) -> str:
+        """The scope of a family."""
+        return self._families[name].family.scope
+
     def set(self, name: str, value: float, /, **labels: str) -> None:
         """Set a gauge."""
         self._families[name].values[tuple(labels.items())] = value

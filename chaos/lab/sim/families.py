@@ -120,6 +120,9 @@ ROUTING_KEY_GAUGES = ("routing_key_running_req_count", "routing_key_all_req_coun
 ROUTING_KEY_BANDS = tuple(itertools.pairwise(_ROUTING_KEY_BOUNDS))
 
 
+RANK_SCOPES = ("scheduler", "pid")  # with several data-parallel ranks their children carry `dp_rank`, too
+
+
 def node_families() -> Iterator[Family]:
     """Every family a node can export; which ones appear depends on what happened to it."""
     for name, scope, text, buckets in _HISTOGRAMS:
@@ -131,7 +134,7 @@ def node_families() -> Iterator[Family]:
 
 
 def node_scopes(*, engine_type: str, model: str, pid: int) -> dict[str, dict[str, str]]:
-    """Constant labels by scope, for a node with one rank."""
+    """Constant labels by scope."""
     tokenizer = {"engine_type": engine_type, "model_name": model}
     scheduler = {**tokenizer, "moe_ep_rank": "0", "pp_rank": "0", "tp_rank": "0"}
     return {"tokenizer": tokenizer, "scheduler": scheduler, "pid": {**scheduler, "pid": str(pid)}, "http": {}}

@@ -18,22 +18,22 @@ from chaos.lab.sim.request import FAKE_BOOTSTRAP_HOST, HEALTH_RID_PREFIX, Api, R
 
 if TYPE_CHECKING:
     from chaos.lab.sim.config import Clocks
-    from chaos.lab.sim.scheduler import Scheduler
+    from chaos.lab.sim.ranks import DataParallel
     from chaos.lab.sim.stats import NodeMetrics
 
 FORCED_STREAM_INTERVAL = 50  # tokens after which an answer that is not streamed is looked at anyway
 
 
 class Frontend:
-    """Requests by id, between the HTTP handlers and the scheduler."""
+    """Requests by id, between the HTTP handlers and the schedulers."""
 
-    def __init__(self, scheduler: Scheduler, clocks: Clocks, metrics: NodeMetrics) -> None:
-        self.scheduler = scheduler
+    def __init__(self, ranks: DataParallel, clocks: Clocks, metrics: NodeMetrics) -> None:
+        self.ranks = ranks
         self.clocks = clocks
         self.metrics = metrics
         self.requests: dict[str, Req] = {}
         self.last_receive = 0.0  # when anything last came back from the scheduler
-        scheduler.listener = self
+        ranks.listen(self)
 
     # ------------------------------------------------------------------ requests
 
@@ -42,7 +42,7 @@ class Frontend:
         if req.rid in self.requests:
             raise BadRequestError(f"Duplicate request ID detected: {req.rid}")
         self.requests[req.rid] = req
-        self.scheduler.submit(req)
+        self.ranks.submit(req)
 
     def on_output(self, req: Req) -> None:
         """Tokens or an end: wake the handler, keep the metrics."""
@@ -87,7 +87,7 @@ class Frontend:
             return
         if abort_all or rid in self.requests:
             self.metrics.count("num_aborted_requests_total")
-            self.scheduler.abort(rid, abort_all=abort_all)
+            self.ranks.abort(rid, abort_all=abort_all)
 
     def client_left(self, req: Req, *, headers_sent: bool) -> float:
         """Arrange the abort of a request whose client left; seconds until the engine notices."""
@@ -133,8 +133,8 @@ class Frontend:
         """A one-token request on the fake path; true as soon as anything at all came back from the scheduler."""
         began = time.monotonic()
         rid = f"{HEALTH_RID_PREFIX}{uuid.uuid4().hex}"
-        if self.scheduler.is_batch_running():
-            self.scheduler.drop_health_check()
+        if self.ranks.first.is_batch_running():
+            self.ranks.first.drop_health_check()
         else:
             self.add(Req(rid, Api.GENERATE, False, kv.tokenize("0"), 1, 0, bootstrap_host=FAKE_BOOTSTRAP_HOST))
         while time.monotonic() - began < self.clocks.health_timeout_s:

@@ -21,9 +21,14 @@ def _stamp() -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def scheduler(message: str) -> None:
-    """A line of the scheduler or the tokenizer manager (one rank, so no rank in the prefix)."""
-    _write(_ERR, f"[{_stamp()}] {message}\n")
+def scheduler(message: str, rank: str = "") -> None:
+    """A line of the scheduler or the tokenizer manager; a rank (`DP0 TP1`) is named only where there are several."""
+    _write(_ERR, f"[{_stamp()}{' ' if rank else ''}{rank}] {message}\n")
+
+
+def undated(text: str) -> None:
+    """What is not written by the engine's logger: no date, no rank (tracebacks of servers, C++ libraries)."""
+    _write(_ERR, f"{text}\n")
 
 
 def access(peer: str, method: str, target: str, status: int) -> None:
@@ -40,14 +45,19 @@ def gateway(level: str, module: str, message: str) -> None:
     _write(_OUT, f"{_stamp()} {level:>5} smg::{module}: {message}\n")
 
 
-class Once:
-    """Lines of `logger.warning_once`: each text once per process life."""
+class Log:
+    """The log of one rank's process."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: str = "") -> None:
+        self.rank = rank
         self._said: set[str] = set()
 
     def __call__(self, message: str) -> None:
-        """Write the line unless this process has written it before."""
+        """Write a line."""
+        scheduler(message, self.rank)
+
+    def once(self, message: str) -> None:
+        """Write the line unless this process has written it before (`logger.warning_once`)."""
         if message not in self._said:
             self._said.add(message)
-            scheduler(message)
+            self(message)

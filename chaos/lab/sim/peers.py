@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import array
 import asyncio
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import aiohttp
 import zmq
 
-from chaos.lab.sim import lines
 from chaos.lab.sim.control import ABORT_TAG, GUARD, NO_ROOM
 
 if TYPE_CHECKING:
     from chaos.lab.sim.config import Clocks
+    from chaos.lab.sim.lines import Log
 
 FETCH_ATTEMPTS = 15
 HEARTBEAT_MAX_FAILURES = 2
 _LEAST_HTTP_TIMEOUT_S = 1.0  # scaled timeouts must not call a starved machine's peer dead
 _TOPOLOGY = "prefill_dp_rank=-1&prefill_cp_rank=-1&target_tp_rank=-1&target_pp_rank=-1"
-_RANK = "prefill_dp_rank=0&prefill_cp_rank=0&target_tp_rank=0&target_pp_rank=0"
+_RANK = "prefill_dp_rank={dp}&prefill_cp_rank=0&target_tp_rank={tp}&target_pp_rank=0"
 
 
 class PeerEvents(Protocol):
@@ -41,20 +42,32 @@ class PrefillPeer:
     """One prefill node, by the address of its bootstrap server."""
 
     addr: str
-    socket: zmq.Socket[bytes] | None = None
+    sockets: dict[tuple[int, int], zmq.Socket[bytes]] = field(default_factory=dict)  # by data-, tensor-parallel rank
     missed: int = 0
     fetching: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
     def ready(self) -> bool:
         """Whether frames can be sent."""
-        return self.socket is not None
+        return bool(self.sockets)
+
+    def of(self, room: int) -> list[zmq.Socket[bytes]]:
+        """The control sockets of every rank that a room concerns."""
+        dp_size = 1 + max(dp for dp, _ in self.sockets)
+        return [socket for (dp, _), socket in self.sockets.items() if dp == room % dp_size]
+
+    def close(self) -> None:
+        """Close every socket, with whatever is not sent yet."""
+        for socket in self.sockets.values():
+            socket.close(linger=0)
+        self.sockets = {}
 
 
 class Peers:
     """Every prefill node this decode node has talked to."""
 
-    def __init__(self, *, agent: str, kv_port: int, clocks: Clocks, events: PeerEvents) -> None:
+    def __init__(self, *, agent: str, kv_port: int, clocks: Clocks, events: PeerEvents, log: Log) -> None:
+        self.log = log
         self._agent = agent
         self._kv_port = kv_port
         self._clocks = clocks
@@ -74,7 +87,7 @@ class Peers:
         if peer is None:
             if addr in self._lost:
                 self._lost.discard(addr)
-                lines.scheduler(f"Attempting to reconnect to {addr}...")
+                self.log(f"Attempting to reconnect to {addr}...")
             peer = self._peers[addr] = PrefillPeer(addr)
             peer.fetching = asyncio.create_task(self._fetch(peer))
         return peer
@@ -84,26 +97,34 @@ class Peers:
     def send_transfer_info(self, peer: PrefillPeer, room: int, *, pages: int, aux_index: int) -> None:
         """Tell prefill where a room's KV goes. There is no acknowledgement, and the send has no timeout."""
         indices = array.array("i", range(pages)).tobytes()
-        self._send(peer, [GUARD, *self._room_and_me(room), self._agent.encode(), indices, b"%d" % aux_index, b"1", b"",
-                          b"0"])  # fmt: skip
+        frames = [GUARD, *self._room_and_me(room), self._agent.encode(), indices, b"%d" % aux_index, b"1", b"", b"0"]
+        for socket in peer.of(room) if peer.ready else ():
+            self.send(socket, frames)
 
     def send_abort(self, peer: PrefillPeer, room: int) -> None:
         """Give a room up (`CommonKVReceiver.abort`, 0.5.13 and later)."""
-        self._send(peer, [ABORT_TAG, *self._room_and_me(room)])
+        for socket in peer.of(room) if peer.ready else ():
+            self.send(socket, [ABORT_TAG, *self._room_and_me(room)])
 
     def _register(self, peer: PrefillPeer) -> None:
         metadata = f"127.0.0.1:{self._kv_port}".encode()
         pointers = [b""] * 3
-        self._send(peer, [GUARD, NO_ROOM, b"127.0.0.1", b"%d" % self._own_port, self._agent.encode(), metadata,
-                          *pointers, b"0", b"1", b"0", b"64"])  # fmt: skip
+        for socket in peer.sockets.values():
+            self.send(socket, [GUARD, NO_ROOM, b"127.0.0.1", b"%d" % self._own_port, self._agent.encode(), metadata,
+                               *pointers, b"0", b"1", b"0", b"64"])  # fmt: skip
 
     def _room_and_me(self, room: int) -> list[bytes]:
         return [b"%d" % room, b"127.0.0.1", b"%d" % self._own_port]
 
-    @staticmethod
-    def _send(peer: PrefillPeer, frames: list[bytes]) -> None:
-        if peer.socket is not None:
-            peer.socket.send_multipart(frames)
+    def send(self, socket: zmq.Socket[bytes], frames: list[bytes]) -> None:
+        """Send; a seam for builds."""
+        socket.send_multipart(frames)
+
+    def connect(self, where: str) -> zmq.Socket[bytes]:
+        """A socket to a rank's control socket; a seam for builds."""
+        socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
+        socket.connect(where)
+        return socket
 
     # ------------------------------------------------------------------ discovery and heartbeat
 
@@ -115,21 +136,24 @@ class Peers:
                 async with self._http.get(f"http://{peer.addr}/route?{_TOPOLOGY}") as reply:
                     if reply.status != 200:
                         text = await reply.text()
-                        lines.scheduler(f"Failed to get prefill server info: {reply.status}, {text}")
+                        self.log(f"Failed to get prefill server info: {reply.status}, {text}")
                         continue
-                async with self._http.get(f"http://{peer.addr}/route?{_RANK}") as reply:
-                    rank = await reply.json()
-                    where = f"tcp://{rank['rank_ip']}:{rank['rank_port']}"
+                    topology = await reply.json()
+                ranks = itertools.product(range(topology["dp_size"]), range(topology["attn_tp_size"]))
+                found = {}
+                for dp, tp in ranks:
+                    async with self._http.get(f"http://{peer.addr}/route?{_RANK.format(dp=dp, tp=tp)}") as reply:
+                        rank = await reply.json()
+                    found[dp, tp] = f"tcp://{rank['rank_ip']}:{rank['rank_port']}"
             except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
-                lines.scheduler(f"Error fetching prefill server info from bootstrap: {error}")
+                self.log(f"Error fetching prefill server info from bootstrap: {error}")
                 continue
-            peer.socket = zmq.Context.instance().socket(zmq.PUSH)
-            peer.socket.connect(where)
+            peer.sockets = {at: self.connect(where) for at, where in found.items()}
             self._register(peer)
             self._events.on_peer_ready(peer)
             return
         reason = f"Could not fetch prefill parallel info from {peer.addr} after {FETCH_ATTEMPTS} attempts"
-        lines.scheduler(reason)
+        self.log(reason)
         self._peers.pop(peer.addr, None)
         self._events.on_peer_unknown(peer, reason)
 
@@ -152,7 +176,5 @@ class Peers:
     def _drop(self, peer: PrefillPeer) -> None:
         self._peers.pop(peer.addr, None)
         self._lost.add(peer.addr)
-        if peer.socket is not None:
-            peer.socket.close(linger=0)
-            peer.socket = None
+        peer.close()
         self._events.on_peer_lost(peer)

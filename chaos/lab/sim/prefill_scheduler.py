@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from chaos.lab.sim import kv, lines
+from chaos.lab.sim import kv
 from chaos.lab.sim.config import CHUNKED_PREFILL_TOKENS
 from chaos.lab.sim.gates import PREFILL
 from chaos.lab.sim.request import Finish, Req
@@ -37,7 +37,8 @@ class PrefillScheduler(Scheduler):
         self._last_batch = time.monotonic()
         self._last_batch_size = 0
         self._throughput = 0.0
-        manager.wake = self.wake
+        for each in (manager, *manager.followers):
+            each.wake = self.wake
 
     # ------------------------------------------------------------------ in and out
 
@@ -45,13 +46,13 @@ class PrefillScheduler(Scheduler):
         """Queue a request: for bootstrap, or straight for a forward pass when it is fake."""
         if req.prompt_len > self.pool.tokens:
             message = f"Request {req.rid} exceeds the maximum number of tokens: {req.prompt_len} > {self.pool.tokens}"
-            lines.scheduler(message)
+            self.log(message)
             self.finish(req, Finish("abort", message, 400))
             return
         if req.fake:
             self.waiting_queue.append(req)
         else:
-            self.manager.rooms.move(req.bootstrap_room, KVPoll.BOOTSTRAPPING)
+            self.manager.begin(req.bootstrap_room)
             self.bootstrap_queue.append(req)
         self.wake()
 
@@ -62,7 +63,7 @@ class PrefillScheduler(Scheduler):
             self._end(req, ABORTED_WAITING)
         for req in (*self.bootstrap_queue, *self.forwarding, *self.inflight_queue):
             if not req.fake and (abort_all or req.rid.startswith(rid)):
-                self.manager.rooms.fail(req.bootstrap_room, ABORTED_BY_REQUEST)
+                self.manager.give_up(req.bootstrap_room, ABORTED_BY_REQUEST)
         self.wake()
 
     def _end(self, req: Req, finish: Finish, *, tokens: int = 0) -> None:
@@ -85,7 +86,7 @@ class PrefillScheduler(Scheduler):
     def _poll_bootstrap_queue(self) -> None:
         still = []
         for req in self.bootstrap_queue:
-            poll = self.manager.rooms.poll(req.bootstrap_room)
+            poll = self.manager.poll(req.bootstrap_room)
             if poll is KVPoll.FAILED:
                 self._fail(req, "Prefill bootstrap failed", "num_bootstrap_failed_reqs_total")
             elif poll is KVPoll.WAITING_FOR_INPUT:
@@ -97,7 +98,7 @@ class PrefillScheduler(Scheduler):
     def _poll_inflight_queue(self) -> None:
         still = []
         for req in self.inflight_queue:
-            poll = self.manager.rooms.poll(req.bootstrap_room)
+            poll = self.manager.poll(req.bootstrap_room)
             if poll is KVPoll.FAILED:
                 self._fail(req, "Prefill transfer failed", "num_transfer_failed_reqs_total")
             elif poll is KVPoll.SUCCESS:
@@ -107,10 +108,11 @@ class PrefillScheduler(Scheduler):
         self.inflight_queue = still
 
     def _fail(self, req: Req, what: str, counter: str) -> None:
-        error = transfer_error(req.bootstrap_room, self.manager.rooms.reason(req.bootstrap_room))
-        message = f"{what} for request rank=0 {req.rid=} {req.bootstrap_room=} with exception {error}"
-        lines.scheduler(message)
+        error = transfer_error(req.bootstrap_room, self.manager.reason(req.bootstrap_room))
+        for rank, log in enumerate(self.logs):
+            log(f"{what} for request {rank=} {req.rid=} {req.bootstrap_room=} with exception {error}")
         self.metrics.count(counter)
+        message = f"{what} for request rank=0 {req.rid=} {req.bootstrap_room=} with exception {error}"
         self._end(req, Finish("abort", message, INTERNAL_ERROR))
 
     def _next_batch(self) -> list[Req]:
@@ -137,7 +139,8 @@ class PrefillScheduler(Scheduler):
             chunk = min(left, CHUNKED_PREFILL_TOKENS)
             left -= chunk
             self._report(len(batch), chunk, left)
-            await asyncio.sleep(chunk / self.settings.prefill_tps)
+            await asyncio.sleep(self.forward_s(chunk))
+            await self.turn()
             self.metrics.count("realtime_tokens_total", chunk, mode="prefill_compute")
         self.forwarding = []
         for req in batch:
@@ -150,6 +153,10 @@ class PrefillScheduler(Scheduler):
                 self.transfer.enqueue(req.bootstrap_room, computed)
         self.after_batch()
 
+    def forward_s(self, tokens: int) -> float:
+        """How long a forward pass of so many tokens takes; a seam for builds."""
+        return tokens / self.settings.prefill_tps
+
     # ------------------------------------------------------------------ reports
 
     def _report(self, seqs: int, new_tokens: int, pending: int) -> None:
@@ -158,7 +165,7 @@ class PrefillScheduler(Scheduler):
         self._last_batch, self._last_batch_size = now, seqs
         stats = self.stats()
         self.metrics.write(stats)
-        lines.scheduler(
+        self.log(
             f"Prefill batch, #new-seq: {seqs}, #new-token: {new_tokens}, #cached-token: 0, "
             f"token usage: {stats.token_usage:.2f}, #running-req: {stats.num_running_reqs}, "
             f"#queue-req: {stats.num_queue_reqs}, "

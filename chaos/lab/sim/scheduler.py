@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from chaos.lab.sim import lines
+from chaos.lab.sim.ranks import Rank
 from chaos.lab.sim.request import Finish
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from chaos.lab.sim.config import Clocks, Settings
     from chaos.lab.sim.gates import Gates
     from chaos.lab.sim.pool import KvPool
@@ -43,6 +46,8 @@ class Parts:
     pool: KvPool
     metrics: NodeMetrics
     gates: Gates
+    rank: Rank = field(default_factory=Rank)
+    end: Callable[[], None] = lambda: None  # ends the server: a scheduler that hit an exception takes it along
 
 
 class Scheduler(ABC):
@@ -54,14 +59,25 @@ class Scheduler(ABC):
         self.pool = parts.pool
         self.metrics = parts.metrics
         self.gates = parts.gates
+        self.rank = parts.rank
+        self.end_server = parts.end
+        self.logs = parts.rank.logs
+        self.log = self.logs[0]
         self.listener: Listener | None = None
+        self._inbox: deque[Callable[[], None]] = deque()
         self._wake = asyncio.Event()
+        self._goes = asyncio.Event()
+        self._goes.set()
         self._health_checks_dropped = 0
-        self.gates.on_change = self.wake
 
     def wake(self) -> None:
         """Something changed: look at the queues."""
         self._wake.set()
+
+    def post(self, message: Callable[[], None]) -> None:
+        """Leave a message of the HTTP side; it is read at the next turn, and never if there is none."""
+        self._inbox.append(message)
+        self.wake()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -70,7 +86,23 @@ class Scheduler(ABC):
             while True:
                 await self._wake.wait()
                 self._wake.clear()
+                await self.turn()
                 await self.advance()
+
+    async def turn(self) -> None:
+        """One turn of the loop: all ranks take part, then messages are read. Without it nothing moves."""
+        await self._goes.wait()
+        await self.rank.group.turn()
+        while self._inbox:
+            self._inbox.popleft()()
+
+    def halt(self) -> None:
+        """Stop turning, for good or until `go`: what a loop does that is stuck somewhere. A seam for builds."""
+        self._goes.clear()
+
+    def go(self) -> None:
+        """Turn again."""
+        self._goes.set()
 
     # ------------------------------------------------------------------ what each side does in its own way
 
@@ -140,6 +172,7 @@ class Scheduler(ABC):
         lag = self.clocks.idle_log_s
         while True:
             await asyncio.sleep(min(0.25, lag / 20))
+            await self.turn()
             self.on_tick()
             if time.monotonic() - self.metrics.last_write > lag and self.is_fully_idle():
                 self.metrics.write(self.stats())
@@ -147,10 +180,10 @@ class Scheduler(ABC):
     def flush_cache(self) -> bool:
         """Flush only when fully idle, as the engine does."""
         if self.is_fully_idle():
-            lines.scheduler("Cache flushed successfully!")
+            self.log("Cache flushed successfully!")
             return True
         now = self.stats()
-        lines.scheduler(
+        self.log(
             "Cache not flushed because there are pending requests. "
             f"#queue-req: {now.num_queue_reqs}, #running-req: {now.num_running_reqs}"
         )

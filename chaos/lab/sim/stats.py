@@ -12,7 +12,14 @@ import time
 from dataclasses import asdict, dataclass
 
 from chaos.lab.sim.exposition import Exposition
-from chaos.lab.sim.families import GAUGES, ROUTING_KEY_BANDS, ROUTING_KEY_GAUGES, node_families, node_scopes
+from chaos.lab.sim.families import (
+    GAUGES,
+    RANK_SCOPES,
+    ROUTING_KEY_BANDS,
+    ROUTING_KEY_GAUGES,
+    node_families,
+    node_scopes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +46,18 @@ class Stats:
 
 
 class NodeMetrics:
-    """A node's metrics page, and the moments at which its gauges are written."""
+    """One rank's part of a node's metrics page, and the moments at which its gauges are written.
 
-    def __init__(self, *, engine_type: str, model: str, pid: int) -> None:
-        self.page = Exposition(node_families(), node_scopes(engine_type=engine_type, model=model, pid=pid))
+    Of tensor-parallel ranks only the first exports anything (no `--enable-metrics-for-all-schedulers`).
+    """
+
+    def __init__(
+        self, *, engine_type: str, model: str, pid: int, page: Exposition | None = None, dp_rank: int | None = None
+    ) -> None:
+        self.page = page or Exposition(node_families(), node_scopes(engine_type=engine_type, model=model, pid=pid))
         self.snapshot = Stats()
         self.last_write = time.monotonic()
+        self._rank = {} if dp_rank is None else {"dp_rank": str(dp_rank)}
 
     def write(self, stats: Stats) -> None:
         """Publish a snapshot now."""
@@ -63,14 +76,18 @@ class NodeMetrics:
         for name, _, _ in GAUGES:
             if name in ROUTING_KEY_GAUGES:
                 for above, up_to in ROUTING_KEY_BANDS:
-                    self.page.set(f"sglang:{name}", 0.0, gt=above, le=up_to)
+                    self.page.set(f"sglang:{name}", 0.0, gt=above, le=up_to, **self._rank)
             else:
-                self.page.set(f"sglang:{name}", float(shown.get(name, 0.0)))
+                self.page.set(f"sglang:{name}", float(shown.get(name, 0.0)), **self._rank)
 
     def count(self, name: str, by: float = 1.0, /, **labels: str) -> None:
         """Add to a counter; counters are live."""
-        self.page.add(f"sglang:{name}", by, **labels)
+        self.page.add(f"sglang:{name}", by, **labels, **self._of_rank(name))
 
     def observe(self, name: str, value: float, /, **labels: str) -> None:
         """Add to a histogram; histograms are live."""
-        self.page.observe(f"sglang:{name}", value, **labels)
+        self.page.observe(f"sglang:{name}", value, **labels, **self._of_rank(name))
+
+    def _of_rank(self, name: str) -> dict[str, str]:
+        """Only what the scheduler processes export carries their rank."""
+        return self._rank if self.page.scope(f"sglang:{name}") in RANK_SCOPES else {}

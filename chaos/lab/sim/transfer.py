@@ -12,9 +12,9 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Protocol
 
-from chaos.lab.sim import lines
 from chaos.lab.sim.gates import TRANSFER, Gates
 from chaos.lab.sim.kv import checksum
+from chaos.lab.sim.lines import Log
 from chaos.lab.sim.rooms import KVPoll
 
 if TYPE_CHECKING:
@@ -34,10 +34,20 @@ class TransportError(Exception):
 class TransferWorkers:
     """Send KV of rooms that were prefilled; whatever goes wrong fails the room and never ends a worker."""
 
-    def __init__(self, manager: PrefillManager, gates: Gates, metrics: NodeMetrics) -> None:
+    def __init__(
+        self,
+        manager: PrefillManager,
+        gates: Gates,
+        metrics: NodeMetrics,
+        *,
+        log: Log | None = None,
+        least_s: float = 0.0,
+    ) -> None:
         self.manager = manager
         self.gates = gates
         self.metrics = metrics
+        self.log = log or Log()
+        self.least_s = least_s  # no transfer is faster
         self._queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
 
     def enqueue(self, room: int, kv: bytes) -> None:
@@ -69,10 +79,10 @@ class TransferWorkers:
         try:
             await self.send(room, kv, links)
         except (OSError, EOFError, TransportError) as error:
-            lines.scheduler(f"NIXL transport error for room {room}: {error}")
+            self.log(f"NIXL transport error for room {room}: {error}")
             rooms.fail(room, f"NIXL transport error for room {room}: {error}")
         except Exception as error:  # noqa: BLE001, the engine's worker survives everything
-            lines.scheduler(f"Unexpected transfer worker error for room {room}\n{traceback.format_exc().rstrip()}")
+            self.log(f"Unexpected transfer worker error for room {room}\n{traceback.format_exc().rstrip()}")
             rooms.fail(room, str(error))
         self.manager.wake()
 
@@ -86,6 +96,7 @@ class TransferWorkers:
         if link is None:
             link = links[info.agent] = await _Link.open(peer.host, peer.kv_port)
         try:
+            await asyncio.sleep(self.least_s)
             await link.send(room, kv)
         except (OSError, EOFError, TransportError):
             links.pop(info.agent).close()

@@ -1,0 +1,36 @@
+"""The process of one rank, started by `rank_process`: what the engine calls `sglang::scheduler_TP0`.
+
+It stands for the engine's scheduler process where that shows from outside: it can be seen in /proc, stopped and killed,
+and nothing is scheduled on its rank without it. What it decides is decided by its parent, which asks it for every turn
+and waits for its answer. Standard library only, and no import of this package: it starts in a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+
+TURN = b"."  # answered at once
+DIVERGE = b"?"  # a collective operation that the other ranks do not take part in: never answered
+ABORT = b"!"  # what std::abort does: no Python cleanup, SIGABRT
+
+
+def main() -> None:
+    """Answer every order until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    orders = int(sys.argv[1])
+    while order := os.read(orders, 1):
+        if order == DIVERGE:
+            while os.read(orders, 4096):
+                pass
+        elif order == ABORT:
+            os.write(2, b"terminate called after throwing an instance of 'c10::DistBackendError'\n")
+            os.abort()
+        os.write(orders, order)
+
+
+if __name__ == "__main__":
+    main()
