@@ -12,7 +12,7 @@ verdict    all of it put together
 from __future__ import annotations
 
 from chaos.judge.facts import Facts
-from chaos.judge.metrics import unread_floors
+from chaos.judge.floors import unread_floors
 from chaos.judge.paths import passes_for
 from chaos.judge.recovery import PathRecovery, Recovery, recovery
 from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge

@@ -95,6 +95,9 @@ class Facts:
         self.steps: list[ev.FaultStep] = []
         self.scrapes: dict[str, list[ev.Scrape]] = defaultdict(list)
         self.series: dict[Series, list[Reading]] = defaultdict(list)
+        self.told: dict[Series, list[Reading]] = defaultdict(list)  # levels that were not scraped
+        self.rests: list[ev.LevelsTold] = []  # those of them that were read while nothing was asked of the deployment
+        self.loads: list[ev.LoadTold] = []
         self.liveness: list[ev.Liveness] = []
         self.hits: list[ev.LogHit] = []
         self.covered: list[ev.LogCovered] = []
@@ -115,7 +118,7 @@ class Facts:
             self.feed(event)
         return self
 
-    def feed(self, event: ev.AnyEvent) -> None:  # noqa: C901, PLR0912 - one case per event type, nothing nested
+    def feed(self, event: ev.AnyEvent) -> None:  # noqa: C901, PLR0912, PLR0915 - one case per event type
         """Fold one event."""
         self.count += 1
         self.seqs.add(event.seq)
@@ -144,8 +147,12 @@ class Facts:
                 self.fired[event.cycle, event.wave] = event
             case ev.FaultStep():
                 self.steps.append(event)
+            case ev.LoadTold():
+                self.loads.append(event)
             case ev.Scrape():
                 self._scraped(event)
+            case ev.LevelsTold():
+                self._levels(event)
             case ev.Liveness():
                 self.liveness.append(event)
             case ev.LogHit():
@@ -213,7 +220,20 @@ class Facts:
                 key = Series(event.node, sample.name, sample.labels)
                 self.series[key].append(Reading(event.t_ns, sample.value, event.seq))
 
+    def _levels(self, event: ev.LevelsTold) -> None:
+        if event.quiet_s is not None:
+            self.rests.append(event)
+        for sample in event.samples:
+            if sound(sample.value):
+                key = Series(event.node, sample.name, sample.labels)
+                self.told[key].append(Reading(event.t_ns, sample.value, event.seq))
+
     # ------------------------------------------------------------------------------------------ reading
+
+    @property
+    def imported(self) -> bool:
+        """Whether this was collected by hand: then nothing is known of a harness, for there was none."""
+        return self.run is not None and self.run.origin == "imported"
 
     @property
     def plan(self) -> ev.Plan:

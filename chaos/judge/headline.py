@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.judge.heartbeats import frozen_heartbeats
 from chaos.judge.landing import waves
 from chaos.judge.paths import State
 from chaos.judge.threads import threads
 from chaos.judge.unheard import processes_unseen
 from chaos.judge.units import count, listed, span
-from chaos.judge.wedge import GREEN, culprit, liveness_during, loud, wedge, wedged_runs, wedged_window
+from chaos.judge.wedge import (
+    GREEN,
+    culprit,
+    liveness_during,
+    liveness_of_crash,
+    loud,
+    wedge,
+    wedged_runs,
+    wedged_window,
+)
 from chaos.judge.workers import Part
 from chaos.model.outcomes import Answer, Outcome
 
@@ -29,6 +39,7 @@ def headline(case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
     """One sentence that begins with the outcome."""
     told = {
         Outcome.WEDGED: _wedged,
+        Outcome.CRASHED: _crashed,
         Outcome.SLOW_RECOVERY: _slow,
         Outcome.OVERLOADED: _overloaded,
         Outcome.DAMAGED: _damaged,
@@ -90,6 +101,12 @@ def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
     return text + _health(case, liveness_during(case))
 
 
+def _crashed(case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
+    """What died, and whether anybody could have seen it."""
+    asked = liveness_of_crash(case)
+    return _by_evidence(case, outcome, findings) + ("" if loud(asked) else _health(case, asked))
+
+
 def _lost_workers(case: Case) -> str:
     lost = case.lost_workers
     names = listed([run.node for run in lost])
@@ -140,6 +157,7 @@ def _wedge_reasons(case: Case) -> list[str]:
     elif look.side:
         told.append(f"the wedged side is {look.side}")
     told += [gone.text for gone in threads(case.facts).gone]
+    told += [frozen.text for frozen in frozen_heartbeats(case.facts, window)]
     if not liveness_during(case):
         told.append("no health endpoint was asked, so nobody knows whether it was silent")
     return told

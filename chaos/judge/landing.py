@@ -33,7 +33,12 @@ ROLES = ("router", *SERVING_ROLES)
 def waves(case: Case) -> tuple[WaveVerdict, ...]:
     """Every wave that was planned for a cycle that began, or that was fired, in order."""
     facts = case.facts
-    keys = [(w.cycle, fault.id) for w in case.windows for fault in facts.plan.faults]
+    keys = [
+        (window.cycle, fault.id)
+        for window in case.windows
+        for fault in facts.plan.faults
+        if not fault.cycles or window.cycle in fault.cycles
+    ]
     keys += sorted((key for key in facts.fired if key not in keys), key=lambda key: facts.fired[key].ordered_ns)
     planned = {fault.id: fault for fault in facts.plan.faults}
     return tuple(_wave(case, cycle, planned.get(wave) or ev.PlannedFault(id=wave, kind="")) for cycle, wave in keys)
@@ -106,6 +111,8 @@ def _measured(step: ev.FaultStep) -> str:
 
 def _stale(facts: Facts, cycle: int, fault: ev.PlannedFault, hit_ns: int) -> str:
     """Why the census may be of another moment than the wave; empty when the agent that took it was alive then."""
+    if facts.imported:
+        return ""  # whoever took it says when
     beats = [beat for who in _agents(facts, fault) for beat in facts.health[who] if beat.t_ns <= hit_ns]
     last = max(beats, key=lambda beat: (beat.t_ns, beat.lag_max_ms), default=None)
     if last is not None and hit_ns - last.t_ns <= CENSUS_FRESH_NS:

@@ -1,7 +1,6 @@
 """What the servers' own counters and gauges say, with the distrust they have earned.
 
-Gauges freeze in the very state that is looked for and lag behind by up to the gauge lag, so a gauge that does not
-change says nothing about a backlog, and an idle floor is compared with the same series' own floor before the load.
+Gauges freeze in the very state that is looked for, so a gauge that does not change says nothing about a backlog.
 Counters also count our own probes, so their traffic is measured in the baseline and taken off. A metric that is not
 there is unknown, not zero.
 """
@@ -12,16 +11,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from chaos.judge.deeds import ended_on
-from chaos.judge.facts import Reading, sound
-from chaos.judge.units import SECOND, ns
-from chaos.judge.windows import load_start, windows
+from chaos.judge.facts import sound
+from chaos.judge.units import SECOND
+from chaos.judge.windows import load_start
 from chaos.model.outcomes import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from chaos.judge.facts import Canary, Facts, LoadRequest, Series
+    from chaos.judge.facts import Canary, Facts, LoadRequest, Reading, Series
     from chaos.model import events as ev
 
 PROBE_MARGIN = 2.0
@@ -39,22 +37,6 @@ class Told:
     seqs: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """The idle level of one queue gauge before anything was broken and at the end."""
-
-    series: Series
-    before: float
-    after: float
-    falling: bool  # not at rest yet: whatever holds it is still being worked off
-    seqs: tuple[int, ...]
-
-    @property
-    def excess(self) -> float:
-        """How much did not come back."""
-        return self.after - self.before
-
-
 def work_goes_on(facts: Facts, path: ev.Path, start_ns: int, end_ns: int) -> Told:
     """Whether users' work progressed on the path between two moments, net of canaries, probes and dead sessions."""
     received, seqs = _received(facts, path, start_ns, end_ns)
@@ -70,12 +52,21 @@ def work_goes_on(facts: Facts, path: ev.Path, start_ns: int, end_ns: int) -> Tol
     return Told(Answer.YES, f"progress counters rose by {rise:.0f} more than our own probes explain", seqs)
 
 
+def worked_by(facts: Facts, path: ev.Path, until_ns: int) -> bool:
+    """Whether the servers on a path had, by some moment, done more work than a probe makes."""
+    return any(
+        reading.t_ns <= until_ns and reading.value > PROBE_TOKENS
+        for _, readings in of_use(facts, "progress", set(facts.nodes_of(path)), told=True)
+        for reading in readings
+    )
+
+
 def backlog_shrinks(facts: Facts, path: ev.Path, start_ns: int, end_ns: int) -> Told:
     """Whether the queues on the path are shorter at the end than at their longest; frozen gauges tell nothing."""
     nodes = set(facts.nodes_of(path))
     first = last = peak = 0.0
     fresh, seqs = False, []
-    for _, readings in _of_use(facts, "queue", nodes):
+    for _, readings in of_use(facts, "queue", nodes, told=True):
         inside = [r for r in readings if start_ns <= r.t_ns <= end_ns]
         if not inside:
             continue
@@ -113,67 +104,11 @@ def abort_rise(facts: Facts, node_ids: Iterable[str], start_ns: int, end_ns: int
     return total, seqs
 
 
-def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
-    """The queue gauges' floors, and the nodes whose floors should be known and are not."""
-    idle_ns = facts.phase_start("idle", last=True)
-    loaded_ns = load_start(facts)
-    lag_ns = ns(facts.deployment.gauge_lag_s) if facts.deployment else 0
-    known: list[Floor] = []
-    missing = [node.id for node in facts.nodes if "metrics" in node.observes and _has_queues(facts, node)]
-    if idle_ns is None or loaded_ns is None:
-        return known, missing
-    until_ns = facts.phase_start("last-canaries", last=True)
-    broken_ns = max((window.anchor_ns for window in windows(facts) if window.disrupted), default=0)
-    holds_ns = {metric.name: ns(metric.holds_s) for metric in facts.metrics("queue")}
-    gone = set()
-    for series, readings in _of_use(facts, "queue", {node.id for node in facts.nodes}):
-        from_ns = max(idle_ns + lag_ns, broken_ns + holds_ns[series.name])
-        scrapes = [scrape for scrape in facts.scrapes.get(series.node, ()) if scrape.ok]
-        before = _before(facts, readings, scrapes, loaded_ns)
-        looked = [s for s in scrapes if s.t_ns >= from_ns and (until_ns is None or s.t_ns <= until_ns)]
-        quiet = [r for r in readings if r.t_ns >= from_ns and (until_ns is None or r.t_ns <= until_ns)]
-        # A family that is announced and has no sample at all holds nothing.
-        quiet = quiet or [Reading(s.t_ns, 0.0, s.seq) for s in looked if series.name in s.zero]
-        if looked and not quiet and before and before.seq and not ended_on(facts, series.node):
-            gone.add(series.node)  # what it kept is unknown, whatever other series say
-        if before and not quiet and holds_ns[series.name]:
-            gone.add(series.node)  # whatever it holds now, the engine's own timeout may yet free it
-        if not before or not quiet:
-            continue
-        lowest = min(quiet, key=lambda r: (r.value, r.t_ns))
-        falling = quiet[-1].value < quiet[0].value
-        known.append(Floor(series, before.value, lowest.value, falling, (before.seq, lowest.seq)))
-    told = {floor.series.node for floor in known} - gone
-    return known, [node for node in missing if node not in told]
-
-
-def _before(facts: Facts, readings: Sequence[Reading], scrapes: Sequence[ev.Scrape], loaded_ns: int) -> Reading | None:
-    """The level at rest before the load; None when nobody looked. A series that was not there yet was at zero."""
-    rest = [r for r in readings if r.t_ns <= loaded_ns]
-    # The later half of the baseline: its beginning may still show what went before us.
-    at_rest = [r for r in rest if r.t_ns * 2 >= (facts.first_ns or 0) + loaded_ns] or rest
-    if at_rest:
-        return max(at_rest, key=lambda r: (r.value, -r.t_ns))
-    looked = [scrape for scrape in scrapes if scrape.t_ns <= loaded_ns]
-    return Reading(looked[-1].t_ns, 0.0, 0) if looked else None
-
-
-def unread_floors(facts: Facts) -> list[str]:
-    """Nodes whose idle floors should be known and are not yet: a run that is idle had better wait for them."""
-    return floors(facts)[1]
-
-
-def _has_queues(facts: Facts, node: ev.Node) -> bool:
-    """Whether a node's pack names queue gauges for its role (unknown metrics: assume so, and find them missing)."""
-    wanted = facts.metrics("queue")
-    if facts.deployment is None or not facts.deployment.metrics:
-        return True
-    return any(not metric.roles or node.role in metric.roles for metric in wanted)
-
-
-def _of_use(facts: Facts, use: str, nodes: set[str]) -> list[tuple[Series, Sequence[Reading]]]:
+def of_use(facts: Facts, use: str, nodes: set[str], *, told: bool = False) -> list[tuple[Series, Sequence[Reading]]]:
+    """Every series of one use on these nodes; with `told` also what was not scraped but logged, or read off by hand."""
     names = {metric.name for metric in facts.metrics(use)}
-    return [(s, readings) for s, readings in facts.series.items() if s.name in names and s.node in nodes]
+    found = [*facts.series.items(), *(facts.told.items() if told else ())]
+    return [(s, readings) for s, readings in found if s.name in names and s.node in nodes]
 
 
 def counted(scrape: ev.Scrape, name: str) -> float | None:
@@ -206,7 +141,7 @@ def _server_work(facts: Facts, path: ev.Path, start_ns: int, end_ns: int) -> tup
     nodes = set(facts.nodes_of(path))
     loaded_ns = load_start(facts)
     best, readable, seqs = 0.0, False, []
-    for series, readings in _of_use(facts, "progress", nodes):
+    for series, readings in of_use(facts, "progress", nodes, told=True):
         inside = [r for r in readings if start_ns <= r.t_ns <= end_ns]
         if len(inside) < 2:  # a rise needs two readings
             continue

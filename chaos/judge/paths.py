@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from chaos.judge.before import lost_before
 from chaos.judge.canaries import Doubt, Fate, Seen, look, look_all
 from chaos.judge.deeds import hung_up_ns
+from chaos.judge.metrics import worked_by
+from chaos.judge.processes import dead_processes
 from chaos.judge.units import SECOND, between, count, ns, span
 
 if TYPE_CHECKING:
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from chaos.model import events as ev
 
 ENOUGH_DEAD = 2
-"""One failed request is an accident; two with nothing completed since are a state (unless time has proven one)."""
+"""One failed request is an accident; two with nothing completed since are a state."""
+ENOUGH_WITH_THE_DEAD = 1
+"""Where a process on the path has died by itself, one failed request with nothing completed since is no accident."""
 LUCK = 0.01
 """How likely a row of passes may be on a path that still loses the share of requests that it lost before."""
 RECENT_ROWS = 4
@@ -94,6 +98,8 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
     begun = [c for c in facts.by_path.get(path.id, ()) if window.anchor_ns <= c.begun_ns < window.until_ns]
     seen = look_all(begun, window.horizon_ns, ns(plan.canary_deadline_s), doubt)
     reading = _read(path, seen, window, plan)
+    if reading.state is State.UNDECIDED and reading.culprits and _died(facts, path):
+        reading = _read(path, seen, window, plan, ENOUGH_WITH_THE_DEAD)
     doubted = False
     if reading.state not in (State.SERVES, State.UNDECIDED) and any(s.doubtful for s in seen if s.fate.bad):
         # Only what our own trouble cannot explain may accuse the target.
@@ -114,7 +120,7 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
     if reading.state is State.LOSSY and lost.lost:
         why = f"{reading.why}, but {lost.text}"
         reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
-    if reading.state not in (State.SERVES, State.UNDECIDED) and not _served_before(facts, path, window):
+    if reading.state not in (State.SERVES, State.UNDECIDED) and not _served_before(facts, path, window, reading):
         why = "no fresh request had ever passed there before, so nothing shows that it was ever able to serve"
         reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
     last_bad = next((s for s in reversed(seen) if s.fate.bad), None)
@@ -127,7 +133,7 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
         since_ns=reading.since_ns,
         recovered_ns=reading.recovered_ns,
         last_bad=last_bad,
-        steady=in_a_row(seen, settled_ns(facts, window)),
+        steady=in_a_row(seen, settled_ns(facts, window)) + served_in_bulk(facts, path, window),
         needed=passes_needed(path, seen, plan),
         culprits=reading.culprits,
         doubted=doubted,
@@ -150,19 +156,42 @@ def in_a_row(seen: Sequence[Seen], from_ns: int) -> int:
     return row
 
 
+def served_in_bulk(facts: Facts, path: ev.Path, window: Window) -> int:
+    """Fresh requests that a load told as a whole shows to be answered, once things had settled.
+
+    Users' requests are as fresh as canaries. Where only the goodput is known, every session had its share only if less
+    is missing than one session would have brought.
+    """
+    if path.kind != "routed":  # a load goes through the router, and nobody knows over which pair
+        return 0
+    settled, served = settled_ns(facts, window), 0
+    for load in facts.loads:
+        if not settled <= load.from_ns < window.until_ns or load.failed:
+            continue
+        if load.completed is not None:
+            served += load.completed
+        elif load.goodput is not None and load.goodput > 1 - 1 / load.sessions:
+            served += load.sessions
+    return served
+
+
 def settled_ns(facts: Facts, window: Window) -> int:
     """From when on a pass counts towards `canaries_in_a_row`: aborts reach the servers seconds after a disconnect."""
     plan = facts.plan
     settled = window.anchor_ns
     if window.disrupted:
         settled += ns(max(plan.settle_s, plan.quiet_s))
-    aborts = [
-        hit.t_ns for hit in facts.hits if hit.klass == "abort" and window.anchor_ns <= hit.t_ns <= window.horizon_ns
-    ]
+    aborts = [hit.t_ns for hit in facts.hits if hit.klass == "abort" and window.anchor_ns <= hit.t_ns < window.until_ns]
     return max([settled, *(at + ns(plan.quiet_s) for at in aborts)])
 
 
-def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan) -> _Reading:
+def _died(facts: Facts, path: ev.Path) -> bool:
+    """Whether a process on the path is dead, and not by our hand."""
+    nodes = facts.nodes_of(path)
+    return any(dead.node in nodes and not dead.ours for dead in dead_processes(facts))
+
+
+def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan, enough: int = ENOUGH_DEAD) -> _Reading:
     budget_ns = window.budget_ns(plan)
     telling = [s for s in seen if s.fate not in (Fate.YOUNG, Fate.VOID)]
     if not telling:
@@ -174,7 +203,7 @@ def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan) ->
         return _Reading(State.LOSSY, why, lost[0].begun_ns, None, lost)
     first = _first_of_final_run(telling)
     if first is None:
-        return _not_passing(telling, window, plan)
+        return _not_passing(telling, window, plan, enough)
     bads = tuple(s for s in telling if s.fate.bad and s.until_ns > budget_ns and s.begun_ns < first.begun_ns)
     took = between(window.anchor_ns, first.until_ns)
     if first.until_ns <= budget_ns:
@@ -197,7 +226,7 @@ def _first_of_final_run(telling: Sequence[Seen]) -> Seen | None:
     return first
 
 
-def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan) -> _Reading:
+def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan, enough: int) -> _Reading:
     """The last thing heard of the path is bad: is it dark, late, or is it too early to say?"""
     horizon, budget_ns, deadline_ns = window.horizon_ns, window.budget_ns(plan), ns(plan.canary_deadline_s)
     recovered = None
@@ -220,7 +249,7 @@ def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan) -> _Rea
         dark_ns = max(window.anchor_ns, last_ok_ns, first_dead_ns)
         late = [s for s in answered if s.fate is Fate.LATE and s.until_ns > budget_ns]
         patience_ns = max((round(SLOWEST_TIMES * (s.until_ns - s.begun_ns)) for s in late), default=0)
-        if len(dead) >= ENOUGH_DEAD and horizon - dark_ns >= max(deadline_ns, patience_ns):
+        if len(dead) >= enough and horizon - dark_ns >= max(deadline_ns, patience_ns):
             why = f"no fresh request has completed for {between(dark_ns, horizon)}"
             return _Reading(State.DARK, why, dark_ns, recovered, dead)
     late_ones = tuple(s for s in telling if s.fate is Fate.LATE and s.until_ns > budget_ns)
@@ -293,20 +322,24 @@ def _only_after_hanging_up(facts: Facts, path: ev.Path, window: Window, begun: S
     return before.state in (State.SERVES, State.UNDECIDED)
 
 
-def _served_before(facts: Facts, path: ev.Path, window: Window) -> bool:
+def _served_before(facts: Facts, path: ev.Path, window: Window, reading: _Reading) -> bool:
     """Whether a canary ever passed there before the disruption; where none was sent, whether users were served.
 
-    Who collects evidence after an incident has no baseline, but sessions that streamed at the moment of the wave.
+    Who collects evidence after an incident has no baseline, but sessions that streamed at the moment of the wave, or
+    servers that had counted users' tokens by then.
     """
     deadline_ns = ns(facts.plan.canary_deadline_s)
-    before = [c for c in facts.by_path.get(path.id, ()) if c.begun_ns < window.anchor_ns]
+    until_ns = window.anchor_ns if window.disrupted else min(s.begun_ns for s in reading.culprits)
+    before = [c for c in facts.by_path.get(path.id, ()) if c.begun_ns < until_ns]
     if before:
-        return any(look(c, window.anchor_ns, deadline_ns).fate is Fate.PASS for c in before)
-    ended = [r for r in facts.load.values() if r.path == path.id and r.ended_ns and r.ended_ns <= window.anchor_ns]
+        return any(look(c, until_ns, deadline_ns).fate is Fate.PASS for c in before)
+    ended = [r for r in facts.load.values() if r.path == path.id and r.ended_ns and r.ended_ns <= until_ns]
     streaming = path.kind == "routed" and any(
         census.phases.get("streaming") for (cycle, _), census in facts.census.items() if cycle == window.cycle
     )
-    return streaming or any(r.ok for r in ended)
+    if streaming or any(r.ok for r in ended):
+        return True
+    return path.kind == "routed" and worked_by(facts, path, until_ns)
 
 
 def _confirmed(reading: _Reading, window: Window, plan: ev.Plan) -> bool:

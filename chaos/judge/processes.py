@@ -66,7 +66,7 @@ def dead_processes(facts: Facts) -> tuple[Dead, ...]:
             if not _settled(child, before or looks):
                 continue
             first = _first_of_final(looks, partial(_lacks, child.pid))
-            what = f"child {child.name} (pid {child.pid}) of {node} is dead while its parent {last.pid} lives"
+            what = f"child {_named(child)} of {node} is dead while its parent {last.pid} lives"
             found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours))
     return tuple(found)
 
@@ -79,7 +79,7 @@ def passing_children(facts: Facts) -> tuple[str, ...]:
         before = [look for look in looks if loaded_ns is not None and look.t_ns <= loaded_ns] or looks
         if _runs(looks[-1]):
             told += [
-                f"child {child.name} (pid {child.pid}) of {node} came and went"
+                f"child {_named(child)} of {node} came and went"
                 for child in _dead_children(before, looks[-1])
                 if not _settled(child, before)
             ]
@@ -134,6 +134,11 @@ def _by_node(facts: Facts) -> list[tuple[str, list[ev.ProcessSeen]]]:
     order = [node.id for node in facts.nodes]
     order += [node for node in facts.processes if node not in order]
     return [(node, facts.processes[node]) for node in order if facts.processes.get(node)]
+
+
+def _named(child: ev.Child) -> str:
+    """A child's name, with its pid where that is known."""
+    return f"{child.name} (pid {child.pid})" if child.pid > 0 else child.name
 
 
 def _runs(look: ev.ProcessSeen) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from chaos.model.events import AnyEvent
     from chaos.model.verdict import Finding
 
-JUDGE_VERSION = "2"
+JUDGE_VERSION = "3"
 """Changes whenever the same journal may get another verdict."""
 
 QUESTIONS: tuple[Question, ...] = (*SERVING, *USERS, *DAMAGE, *REACH, *TRUST)

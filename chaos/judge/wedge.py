@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.judge.causes import side_of
+from chaos.judge.heartbeats import frozen_heartbeats
 from chaos.judge.paths import State
 from chaos.model.verdict import Wedge
 
@@ -41,7 +42,10 @@ def wedge(case: Case) -> Wedge | None:
         total=len(runs) == len(all_runs) and all(run.state is State.DARK for run in runs),
         silent=bool(asked) and not loud(asked),
         confirmed=any(run.confirmed for run in runs),
-        side=side_of(case.facts, nodes) or case.facts.role(culprit(case)) or _red_side(case, asked, nodes),
+        side=side_of(case.facts, nodes)
+        or case.facts.role(culprit(case))
+        or _stuck_side(case, window)
+        or _red_side(case, asked, nodes),
         paths=tuple(run.path.id for run in runs),
     )
 
@@ -69,6 +73,12 @@ def wedged_window(case: Case) -> Window | None:
     return windows[0] if windows else None
 
 
+def crashed_window(case: Case) -> Window | None:
+    """The latest window in which a path had crashed; None when there is none."""
+    windows = [run.window for run in case.runs if case.crashed(run)]
+    return windows[-1] if windows else None
+
+
 def culprit(case: Case) -> str:
     """The one node that all failing pairs share and no serving pair has; the router, where every pair serves."""
     runs = wedged_runs(case)
@@ -86,7 +96,15 @@ def culprit(case: Case) -> str:
 
 def liveness_during(case: Case) -> list[Liveness]:
     """What health endpoints said of a wedge past the budget; since the wave, where they were not asked later."""
-    window = wedged_window(case)
+    return _liveness_in(case, wedged_window(case))
+
+
+def liveness_of_crash(case: Case) -> list[Liveness]:
+    """The same of a crash."""
+    return _liveness_in(case, crashed_window(case))
+
+
+def _liveness_in(case: Case, window: Window | None) -> list[Liveness]:
     if window is None:
         return []
     ours = case.down_nodes()  # a process that we ended answers nobody, and that is no news of the target
@@ -119,6 +137,12 @@ def _passing(readings: Sequence[Liveness], at: int) -> bool:
     if readings[at].status is not None or not 0 < at < len(readings) - 1:
         return False
     return readings[at - 1].status == readings[at + 1].status == GREEN
+
+
+def _stuck_side(case: Case, window: Window) -> str:
+    """The one role whose heartbeat stands still, where exactly one does."""
+    stuck = {case.facts.role(frozen.node) for frozen in frozen_heartbeats(case.facts, window)} - {""}
+    return stuck.pop() if len(stuck) == 1 else ""
 
 
 def _red_side(case: Case, asked: list[Liveness], nodes: frozenset[str]) -> str:

@@ -19,7 +19,8 @@ Phase = Literal["baseline", "load", "recovery", "rest", "teardown", "idle", "las
 RequestKind = Literal["load", "canary", "reference"]
 EndedBy = Literal["server", "harness", "fault", "error"]
 Content = Literal["unchecked", "ok", "missing", "corrupted"]
-MetricPurpose = Literal["queue", "progress", "aborts", "served", "info"]
+MetricPurpose = Literal["queue", "progress", "aborts", "served", "heartbeat", "info"]
+Origin = Literal["live", "imported"]
 HitClass = Literal["fatal", "abort", "timeout", "symptom", "crash", "restart", "benign", "traceback"]
 Stage = Literal["planned", "applied", "verified", "reverted", "revert-verified"]
 
@@ -85,6 +86,7 @@ class PlannedFault(Record, frozen=True, kw_only=True, omit_defaults=True):
     aim: tuple[Bound, ...] = ()
     disruptive: bool = True  # False: a step that breaks nothing
     lasts_s: float | None = None  # undone by us after this long; None: at the end of the run, or never
+    cycles: tuple[int, ...] = ()  # those that it belongs to; none named: every one
 
 
 class Plan(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -118,7 +120,10 @@ class PackUsed(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RunStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="run.started"):
-    """The first event. `target` is a kind (`lab:sim`, `file`), never a build or a host."""
+    """The first event. `target` is a kind (`lab:sim`, `file`), never a build or a host.
+
+    `origin` says whether a run of ours observed all this, or whether it was imported from what people had collected.
+    """
 
     format: int
     run_id: str
@@ -128,6 +133,7 @@ class RunStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="run.
     plan: Plan
     seed: int = 0
     packs: tuple[PackUsed, ...] = ()
+    origin: Origin = "live"
 
 
 # ---------------------------------------------------------------------------------------------- the target
@@ -279,6 +285,21 @@ class RequestEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="re
         return not self.error and self.ended_by == "server"
 
 
+class LoadTold(Event, frozen=True, kw_only=True, omit_defaults=True, tag="load.told"):
+    """How a whole load fared between two moments, where nobody recorded its single requests.
+
+    `goodput` is what it got through as a share of what the same load got through before anything was broken. `t_ns` is
+    its end; what nobody counted is None.
+    """
+
+    from_ns: int
+    sessions: int
+    group: str = "load"
+    completed: int | None = None
+    failed: int | None = None
+    goodput: float | None = None
+
+
 # ---------------------------------------------------------------------------------------------- faults
 
 
@@ -361,6 +382,20 @@ class Scrape(Event, frozen=True, kw_only=True, omit_defaults=True, tag="scrape")
     error: str = ""
 
 
+class LevelsTold(Event, frozen=True, kw_only=True, omit_defaults=True, tag="levels.told"):
+    """Levels that were not scraped: a server wrote them into its own log, or a person read them off.
+
+    Labels name the rank where it is known; a sample without labels speaks for the whole node. A progress counter told
+    by a log holds only what that log counted. A heartbeat is the moment (seconds on the journal's clock) at which a
+    node's inner loop last gave a sign.
+    """
+
+    node: str
+    by: Literal["log", "hand"]
+    samples: tuple[Sample, ...]
+    quiet_s: float | None = None  # how long nobody had asked anything of the deployment by then; None: not known
+
+
 class Liveness(Event, frozen=True, kw_only=True, omit_defaults=True, tag="liveness"):
     """What a health endpoint said: recorded, never trusted."""
 
@@ -400,10 +435,11 @@ class LogCovered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="log.
     lost: int = 0
     lines: int = 0
     note: str = ""
+    unparsed: int = 0  # lines whose form nobody knows: neither dated, nor part of a traceback, nor known to a pack
 
 
 class Child(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A child process of a node."""
+    """A child process of a node. Who saw it but not its pid numbers it from -1 down."""
 
     pid: int
     name: str
@@ -490,10 +526,12 @@ AnyEvent = (
     | RequestStarted
     | RequestOverdue
     | RequestEnded
+    | LoadTold
     | WaveCensus
     | WaveFired
     | FaultStep
     | Scrape
+    | LevelsTold
     | Liveness
     | LogHit
     | LogCovered

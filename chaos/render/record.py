@@ -142,6 +142,8 @@ class Record:
         match event:
             case ev.RequestStarted() | ev.RequestOverdue() | ev.RequestEnded():
                 self._request(event)
+            case ev.LevelsTold():
+                self._levels(event.node, event.samples, event.t_ns)
             case ev.Scrape() | ev.Liveness() | ev.LogHit() | ev.LogCovered() | ev.ProcessSeen() | ev.HarnessHealth():
                 self._observation(event)
             case ev.WaveFired():
@@ -186,6 +188,11 @@ class Record:
                 canary.hung_up = event.ended_by == "harness"
                 canary.ok, canary.error = event.ok, event.error or ("" if event.ok else f"ended by {event.ended_by}")
 
+    def _levels(self, node: str, samples: tuple[ev.Sample, ...], t_ns: int) -> None:
+        for sample in samples:
+            if self.uses.of(node, sample.name) != "info" and finite(sample.value, 1e18) == sample.value:
+                self.series.setdefault((node, sample.name, sample.labels), []).append((t_ns, sample.value))
+
     def _node_fault(self, event: ev.FaultStep) -> None:
         if event.stage == "applied":
             stands = event.reversal != "none"
@@ -197,7 +204,7 @@ class Record:
                 fault.until_ns = max(fault.until_ns, event.t_ns)
                 fault.stands = fault.stands and event.stage != "reverted"
 
-    def _observation(  # noqa: C901 - one case per event
+    def _observation(
         self,
         event: ev.Scrape | ev.Liveness | ev.LogHit | ev.LogCovered | ev.ProcessSeen | ev.HarnessHealth,
     ) -> None:
@@ -208,10 +215,7 @@ class Record:
                 for name in event.zero:
                     if self.uses.of(event.node, name) != "info":
                         self.zero.setdefault((event.node, name), []).append(event.t_ns)
-                for sample in event.samples:
-                    if self.uses.of(event.node, sample.name) != "info" and finite(sample.value, 1e18) == sample.value:
-                        key = (event.node, sample.name, sample.labels)
-                        self.series.setdefault(key, []).append((event.t_ns, sample.value))
+                self._levels(event.node, event.samples, event.t_ns)
             case ev.Liveness():
                 self.liveness.append(event)
             case ev.LogHit():

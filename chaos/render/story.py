@@ -69,6 +69,8 @@ class Story:
                 event.kind == "load" and event.ended_by == "harness" and self._news("hang-up", "", event.error)
             ):
                 yield "load", f"a request was hung up by us, no fault planned it: {event.error}", "warn"
+            case ev.LoadTold():
+                yield "load", whole_load(event), "warn" if event.failed else "plain"
             case ev.Liveness():
                 yield from self._liveness(event)
             case ev.Scrape():
@@ -162,7 +164,11 @@ class Story:
             yield "process", f"{event.node} is another process now (pid {event.pid})", "bad"
         for child in event.children:
             if not child.alive and self._news("child", f"{event.node} {child.pid}", "dead"):
-                yield "process", f"{event.node}: child {child.name} (pid {child.pid}) is dead", "bad"
+                yield (
+                    "process",
+                    f"{event.node}: child {child.name}{f' (pid {child.pid})' if child.pid > 0 else ''} is dead",
+                    "bad",
+                )
 
 
 def _met(aim: ev.AimCheck) -> bool:
@@ -186,6 +192,15 @@ def deployment(event: ev.DeploymentSeen) -> str:
     examined = [path.id for path in event.paths if path.examined]
     shown = ", ".join(examined[:4]) + (f" and {len(examined) - 4} more" if len(examined) > 4 else "")
     return f"{nodes} ({', '.join(engines) or 'engine unknown'}); paths: {shown or 'none examined'}"
+
+
+def whole_load(event: ev.LoadTold) -> str:
+    """How a load fared of which nobody recorded the single requests."""
+    parts = [words.count(event.sessions, "session")]
+    parts += [f"{n} {what}" for n, what in ((event.completed, "completed"), (event.failed, "failed")) if n is not None]
+    if event.goodput is not None:
+        parts.append(f"{event.goodput:.0%} of what the same load got through before")
+    return f"{event.group}: {', '.join(parts)} in {words.span((event.t_ns - event.from_ns) / 1e9)}"
 
 
 _STAGE_TONES: dict[ev.Stage, Tone] = {"applied": "bad", "reverted": "good"}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MOST_SEQS = 12
 """Events cited per piece of evidence: the first and the last of them tell the story."""
+IMPORTED = "imported: only a run of ours can answer this"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +29,20 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question of the judge. `required`: unknown here forbids `healthy`."""
+    """One question of the judge. `required`: unknown here forbids `healthy`.
+
+    `live_only`: it is about our own run, so it does not arise for evidence that people have collected.
+    """
 
     id: str
     text: str
     ask: Callable[[Case], Answered]
     required: bool = True
+    live_only: bool = False
 
     def finding(self, case: Case) -> Finding:
         """Ask it."""
-        got = self.ask(case)
+        got = not_applicable(fact(IMPORTED)) if self.live_only and case.facts.imported else self.ask(case)
         return Finding(
             id=self.id,
             question=self.text,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.judge.deeds import dying_words, hung_up_ns
-from chaos.judge.metrics import floors, open_requests
+from chaos.judge.floors import floors, rising_floors
+from chaos.judge.metrics import open_requests
 from chaos.judge.processes import passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.threads import threads
@@ -15,7 +16,8 @@ from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
     from chaos.judge.case import Case
-    from chaos.judge.metrics import Floor
+    from chaos.judge.facts import Series
+    from chaos.judge.floors import Floor, Rising
     from chaos.model import events as ev
     from chaos.model.verdict import Evidence
 
@@ -76,7 +78,11 @@ def _leaking(case: Case) -> Answered:
     stuck = [run for run in case.last_runs if run.state.wedged]
     if stuck:
         return unknown(fact(f"gauges freeze while a path is stuck: no floor can be read on {stuck[0].path.id}"))
-    return _floors(case)
+    got, rising = _floors(case), rising_floors(case.facts)
+    if not rising:
+        return got
+    held = got.evidence if got.outcome is Outcome.LEAKING else ()
+    return yes(*held, *map(_rose, rising), outcome=Outcome.LEAKING)
 
 
 def _floors(case: Case) -> Answered:
@@ -124,9 +130,17 @@ def _leaked(case: Case, floors_above: list[Floor]) -> Answered:
     return unknown(*(fact(f"{_held(floor).text}, {AFTER_HANGING_UP}", floor.seqs) for floor in floors_above))
 
 
+def _rose(rising: Rising) -> Evidence:
+    levels = ", ".join(f"{level:g}" for level in rising.floors)
+    return fact(f"{_where(rising.series)} holds more at rest after every wave: {levels}", rising.seqs)
+
+
+def _where(series: Series) -> str:
+    return f"{series.name} of {series.node}" + f" ({series.labels})" * bool(series.labels)
+
+
 def _held(floor: Floor) -> Evidence:
-    where = f"{floor.series.name} of {floor.series.node}" + f" ({floor.series.labels})" * bool(floor.series.labels)
-    return fact(f"{where} is {floor.after:g} at rest, was {floor.before:g} before the load", floor.seqs)
+    return fact(f"{_where(floor.series)} is {floor.after:g} at rest, was {floor.before:g} before the load", floor.seqs)
 
 
 def _damaged(case: Case) -> Answered:

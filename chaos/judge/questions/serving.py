@@ -183,5 +183,7 @@ SERVING = (
     Question("recovered-in-time", "Did every path recover within the budget?", _recovered_in_time),
     Question("overloaded", "Is a late path only busy with users' work?", _overloaded, required=False),
     Question("paths-serve", "Does every path serve from within the budget to the end?", _paths_serve),
-    Question("last-canaries", "Did the last canary pass on every path after the idle time?", _last_canaries),
+    Question(
+        "last-canaries", "Did the last canary pass on every path after the idle time?", _last_canaries, live_only=True
+    ),
 )

@@ -12,6 +12,7 @@ from chaos.model.outcomes import Outcome
 if TYPE_CHECKING:
     from chaos.judge.case import Case
     from chaos.judge.facts import LoadRequest
+    from chaos.model.events import LoadTold
 
 TOLERATED_SHARE = 0.01
 """One odd failure in a hundred is a detail of a long run; more is not the load that the scenario describes."""
@@ -27,11 +28,23 @@ def _users_served(case: Case) -> Answered:
         and request.ended_by != "fault"
         and not any(request.begun_ns <= end and request.ended_ns >= start for start, end in touched)
     ]
-    if not counted:
-        return not_applicable(fact("no user request ended outside the reach of a fault"))
+    told = [
+        load
+        for load in case.facts.loads
+        if load.completed is not None and not any(load.from_ns <= e and load.t_ns >= s for s, e in touched)
+    ]
+    lost = [load for load in told if load.failed and load.failed > TOLERATED_SHARE * _ended(load)]
+    if lost:
+        many = "; ".join(f"{load.failed} of {count(_ended(load), 'user request')}" for load in lost)
+        text = f"{many} failed where no fault explains it"
+        return no(fact(text, [load.seq for load in lost]), outcome=Outcome.INCONCLUSIVE)
+    if not counted and not told:
+        return not_applicable(fact("no user request is known to have ended outside the reach of a fault"))
     failed = [request for request in counted if not request.ok]
     if len(failed) <= TOLERATED_SHARE * len(counted):
-        return yes(fact(f"{len(counted) - len(failed)} of {len(counted)} user requests were served"))
+        number = len(counted) + sum(map(_ended, told))
+        served = number - len(failed) - sum(load.failed or 0 for load in told)
+        return yes(fact(f"{served} of {number} user requests were served"))
     return no(
         fact(
             f"{len(failed)} of {count(len(counted), 'user request')} failed where no fault explains it: {_why(failed)}",
@@ -39,6 +52,10 @@ def _users_served(case: Case) -> Answered:
         ),
         outcome=Outcome.INCONCLUSIVE,
     )
+
+
+def _ended(load: LoadTold) -> int:
+    return (load.completed or 0) + (load.failed or 0)
 
 
 def _touched(case: Case, cycle: int, until_ns: int) -> tuple[int, int]:

@@ -1,0 +1,203 @@
+"""The idle floors of queue gauges: what a queue keeps at rest that it did not hold before anything was broken.
+
+Gauges lag behind by up to the gauge lag, so only what was read later than that into a quiet time is a floor, and it is
+compared with the same series' own floor before the load. Where people collected the evidence, they say of a reading
+for how long nothing had been asked of the deployment (`LevelsTold.quiet_s`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chaos.judge.deeds import ended_on
+from chaos.judge.facts import Reading, Series, sound
+from chaos.judge.metrics import counted, of_use, open_requests
+from chaos.judge.units import ns
+from chaos.judge.windows import load_start, windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from chaos.judge.facts import Facts
+    from chaos.model import events as ev
+
+ENOUGH_FLOORS = 3
+"""A floor that is higher after every wave than after the one before shows a slope from this many on (DESIGN §7)."""
+QUIET = ("idle", "rest")
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The idle level of one queue gauge before anything was broken and at the end."""
+
+    series: Series
+    before: float
+    after: float
+    falling: bool  # not at rest yet: whatever holds it is still being worked off
+    seqs: tuple[int, ...]
+
+    @property
+    def excess(self) -> float:
+        """How much did not come back."""
+        return self.after - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Rising:
+    """A queue whose floor is higher after every wave, whatever it was before the first."""
+
+    series: Series
+    floors: tuple[float, ...]  # the lowest level at rest after each wave
+    seqs: tuple[int, ...]
+
+
+def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
+    """The queue gauges' floors, and the nodes whose floors should be known and are not."""
+    idle_ns = facts.phase_start("idle", last=True)
+    loaded_ns = load_start(facts)
+    lag_ns = _lag_ns(facts)
+    known: list[Floor] = []
+    missing = [node.id for node in facts.nodes if "metrics" in node.observes and _has_queues(facts, node)]
+    if loaded_ns is None:
+        return known, missing
+    known = _told_floors(facts, loaded_ns)
+    if idle_ns is None:
+        told = {floor.series.node for floor in known}
+        return known, [node for node in missing if node not in told]
+    until_ns = facts.phase_start("last-canaries", last=True)
+    broken_ns = max((window.anchor_ns for window in windows(facts) if window.disrupted), default=0)
+    holds_ns = {metric.name: ns(metric.holds_s) for metric in facts.metrics("queue")}
+    gone = set()
+    for series, readings in of_use(facts, "queue", {node.id for node in facts.nodes}):
+        from_ns = max(idle_ns + lag_ns, broken_ns + holds_ns[series.name])
+        scrapes = [scrape for scrape in facts.scrapes.get(series.node, ()) if scrape.ok]
+        before = _before(facts, readings, scrapes, loaded_ns)
+        looked = [s for s in scrapes if s.t_ns >= from_ns and (until_ns is None or s.t_ns <= until_ns)]
+        quiet = [r for r in readings if r.t_ns >= from_ns and (until_ns is None or r.t_ns <= until_ns)]
+        # A family that is announced and has no sample at all holds nothing.
+        quiet = quiet or [Reading(s.t_ns, 0.0, s.seq) for s in looked if series.name in s.zero]
+        if looked and not quiet and before and before.seq and not ended_on(facts, series.node):
+            gone.add(series.node)  # what it kept is unknown, whatever other series say
+        if before and not quiet and holds_ns[series.name]:
+            gone.add(series.node)  # whatever it holds now, the engine's own timeout may yet free it
+        if not before or not quiet:
+            continue
+        lowest = min(quiet, key=lambda r: (r.value, r.t_ns))
+        falling = quiet[-1].value < quiet[0].value
+        known.append(Floor(series, before.value, lowest.value, falling, (before.seq, lowest.seq)))
+    told = {floor.series.node for floor in known} - gone
+    return known, [node for node in missing if node not in told]
+
+
+def _before(facts: Facts, readings: Sequence[Reading], scrapes: Sequence[ev.Scrape], loaded_ns: int) -> Reading | None:
+    """The level at rest before the load; None when nobody looked. A series that was not there yet was at zero."""
+    rest = [r for r in readings if r.t_ns <= loaded_ns]
+    # The later half of the baseline: its beginning may still show what went before us.
+    at_rest = [r for r in rest if r.t_ns * 2 >= (facts.first_ns or 0) + loaded_ns] or rest
+    if at_rest:
+        return max(at_rest, key=lambda r: (r.value, -r.t_ns))
+    looked = [scrape for scrape in scrapes if scrape.t_ns <= loaded_ns]
+    return Reading(looked[-1].t_ns, 0.0, 0) if looked else None
+
+
+def unread_floors(facts: Facts) -> list[str]:
+    """Nodes whose idle floors should be known and are not yet: a run that is idle had better wait for them."""
+    return floors(facts)[1]
+
+
+def _has_queues(facts: Facts, node: ev.Node) -> bool:
+    """Whether a node's pack names queue gauges for its role (unknown metrics: assume so, and find them missing)."""
+    wanted = facts.metrics("queue")
+    if facts.deployment is None or not facts.deployment.metrics:
+        return True
+    return any(not metric.roles or node.role in metric.roles for metric in wanted)
+
+
+def rising_floors(facts: Facts) -> list[Rising]:
+    """Queues whose floor rose with every single wave. That needs no look before the load, and no look at the end."""
+    by_series: dict[Series, dict[int, tuple[float, Reading]]] = {}
+    for series, cycle, reading in _quiet_readings(facts):
+        net = reading.value - open_requests(facts, reading.t_ns)  # a hung canary of ours rightly sits in a queue
+        lowest = by_series.setdefault(series, {}).setdefault(cycle, (net, reading))
+        if (net, reading.t_ns) < (lowest[0], lowest[1].t_ns):
+            by_series[series][cycle] = (net, reading)
+    found = []
+    for series, by_cycle in by_series.items():
+        lowest_of = [by_cycle[cycle] for cycle in sorted(by_cycle)]
+        rises = all(before < after for (before, _), (after, _) in pairwise(lowest_of))
+        if len(lowest_of) >= ENOUGH_FLOORS and rises and lowest_of[-1][0] > 0:
+            readings = [reading for _, reading in lowest_of]
+            found.append(Rising(series, tuple(r.value for r in readings), tuple(r.seq for r in readings)))
+    return found
+
+
+def _quiet_readings(facts: Facts) -> Iterator[tuple[Series, int, Reading]]:
+    """Every queue reading that was taken after a wave in a quiet time, later than the gauge lag, with its cycle."""
+    broken = {window.cycle: window.anchor_ns for window in windows(facts) if window.disrupted}
+    lag_ns = _lag_ns(facts)
+    for rest in _rests(facts):
+        cycle = max((c for c, anchor_ns in broken.items() if anchor_ns <= rest.t_ns - ns(rest.quiet_s or 0)), default=0)
+        if cycle:
+            for sample in rest.samples:
+                yield Series(rest.node, sample.name, sample.labels), cycle, Reading(rest.t_ns, sample.value, rest.seq)
+    entered = sorted(facts.phases, key=lambda phase: (phase.t_ns, phase.seq))
+    ends = [*(phase.t_ns for phase in entered[1:]), (facts.last_ns or 0) + 1]
+    for phase, end_ns in zip(entered, ends, strict=False):
+        if phase.phase in QUIET and phase.cycle in broken:
+            for series, readings in of_use(facts, "queue", {node.id for node in facts.nodes}):
+                for reading in readings:
+                    if phase.t_ns + lag_ns <= reading.t_ns < end_ns:
+                        yield series, phase.cycle, reading
+
+
+def _rests(facts: Facts) -> list[ev.LevelsTold]:
+    """Readings that people took when everything had been quiet for longer than gauges lag, with queues only."""
+    names = {metric.name for metric in facts.metrics("queue")}
+    lag_ns = _lag_ns(facts)
+    told = []
+    for rest in facts.rests:
+        samples = tuple(sample for sample in rest.samples if sample.name in names and sound(sample.value))
+        if samples and ns(rest.quiet_s or 0) >= lag_ns:
+            told.append(msgspec.structs.replace(rest, samples=samples))
+    return told
+
+
+def _told_floors(facts: Facts, loaded_ns: int) -> list[Floor]:
+    """Floors as people read them off: the last of each queue against what is known of it from before the load."""
+    broken_ns = max((window.anchor_ns for window in windows(facts) if window.disrupted), default=loaded_ns)
+    holds_ns = {metric.name: ns(metric.holds_s) for metric in facts.metrics("queue")}
+    last: dict[Series, Reading] = {}
+    first: dict[Series, Reading] = {}
+    for rest in _rests(facts):
+        for sample in rest.samples:
+            series, reading = Series(rest.node, sample.name, sample.labels), Reading(rest.t_ns, sample.value, rest.seq)
+            if rest.t_ns <= loaded_ns:
+                first[series] = reading
+            elif rest.t_ns - ns(rest.quiet_s or 0) >= broken_ns and rest.t_ns >= broken_ns + holds_ns[sample.name]:
+                last[series] = reading
+    found = []
+    for series, after in last.items():
+        before = first.get(series) or _before_by_scrape(facts, series, loaded_ns)
+        if before is None and after.value:
+            continue  # what it held before is not known
+        was, seq = (before.value, before.seq) if before else (0.0, 0)
+        found.append(Floor(series, was, after.value, False, (seq, after.seq)))
+    return found
+
+
+def _before_by_scrape(facts: Facts, series: Series, loaded_ns: int) -> Reading | None:
+    """The level of a told series in the scrapes before the load; one without labels speaks for the whole node."""
+    scrapes = [scrape for scrape in facts.scrapes.get(series.node, ()) if scrape.ok and scrape.t_ns <= loaded_ns]
+    if series.labels:
+        return _before(facts, facts.series.get(series, ()), scrapes, loaded_ns)
+    sums = [(scrape, counted(scrape, series.name)) for scrape in scrapes]
+    read = [Reading(scrape.t_ns, value, scrape.seq) for scrape, value in sums if value is not None]
+    return _before(facts, read, [], loaded_ns)
+
+
+def _lag_ns(facts: Facts) -> int:
+    return ns(facts.deployment.gauge_lag_s) if facts.deployment else 0
