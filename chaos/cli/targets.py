@@ -71,15 +71,15 @@ class LabTarget:
         """The lab itself."""
         return self
 
-    def can_restart(self, node: str) -> bool:  # noqa: ARG002
-        """A lab can start every node that it started."""
-        return True
+    def can_restart(self, node: str, variant: str | None = None) -> bool:  # noqa: ARG002
+        """A lab can start every node that it started, and as the variants that it has."""
+        return variant is None or variant in self._spec.variants
 
-    def restart(self, node: str, timeout_s: float) -> None:  # noqa: ARG002 - a lab knows how long its nodes may take
+    def restart(self, node: str, timeout_s: float, variant: str | None = None) -> None:  # noqa: ARG002
         """Start a node anew."""
         if self._lab is None:
             raise LabError(f"{self.kind} is not up, so {node} cannot be restarted")
-        self._lab.restart(node)
+        self._lab.restart(node, variant)  # which knows itself how long its nodes may take
 
     def start(self, folder: Path, progress: Callable[[str], None]) -> Target:
         """Start the lab; its nodes' logs go into `folder`."""

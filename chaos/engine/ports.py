@@ -30,10 +30,10 @@ class Emit(Protocol):
 class Restarter(Protocol):
     """Knows how to replace a node's process: a command in the target file, or a lab that started it."""
 
-    def can_restart(self, node: str) -> bool:
-        """Whether it knows how to restart this node."""
+    def can_restart(self, node: str, variant: str | None = None) -> bool:
+        """Whether it knows how to restart this node, and as this variant of itself."""
 
-    def restart(self, node: str, timeout_s: float) -> None:
+    def restart(self, node: str, timeout_s: float, variant: str | None = None) -> None:
         """Replace the node's process; blocks until that is done. Raises PdchaosError when it cannot be."""
 
 

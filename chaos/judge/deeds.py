@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DYING_S = 5.0
 """Lines of a process that we ended are read up to this long after its end was verified."""
+_MEASURED = {"applied": "verified", "reverted": "revert-verified"}
 HELD = frozenset({"stopped", "tracing-stop"})
 
 
@@ -47,7 +48,7 @@ def dying_words(facts: Facts, hit: ev.LogHit) -> bool:
         ends = [
             other.t_ns
             for other in facts.steps
-            if (other.cycle, other.fault, other.stage) == (step.cycle, step.fault, "verified")
+            if (other.cycle, other.fault, other.stage) == (step.cycle, step.fault, _MEASURED[step.stage])
         ]
         if ends and step.t_ns <= hit.t_ns <= max(ends) + DYING_S * SECOND:
             return True
@@ -75,7 +76,9 @@ def hung_up_ns(facts: Facts) -> int | None:
 
 
 def _ending(facts: Facts, node: str) -> list[ev.FaultStep]:
-    return [step for step in facts.steps if step.ends and step.ok and _applied_to(step, node)]
+    """Steps that ended processes of the node: the fault itself, and its undoing by one more restart."""
+    stages = ("applied", "reverted")
+    return [step for step in facts.steps if step.ends and step.ok and step.stage in stages and node in step.nodes]
 
 
 def _applied_to(step: ev.FaultStep, node: str) -> bool:

@@ -105,7 +105,8 @@ def _last_effect(facts: Facts, cycle: int, horizon: int) -> int | None:
     # Without a wave.fired of its own (a fault of nodes) the moment it was applied is its effect, and where that takes
     # a while (a restart), the moment at which it was measured to be over.
     moments += [step.t_ns for step in ours if step.kind != "kill" and step.stage in ("applied", "verified")]
-    undone = {step.fault: step.t_ns for step in ours if step.stage == "reverted"}
+    # In the order of time: a restart that undoes something is over once it was measured to be.
+    undone = {step.fault: step.t_ns for step in ours if step.stage in ("reverted", "revert-verified")}
     standing = {step.fault for step in ours if step.stage == "applied"} & timed
     moments += [undone.get(fault, horizon) for fault in standing]
     return max(moments, default=None)

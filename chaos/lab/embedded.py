@@ -153,7 +153,7 @@ class RunningSim(RunningLab):
             )
         return _describe(self.spec, by_role["router"][0], by_role["prefill"], by_role["decode"])
 
-    def restart(self, node: str) -> None:
+    def restart(self, node: str, variant: str | None = None) -> None:  # noqa: ARG002 - it has no variants
         """SIGKILL a node and start it anew on the ports it had."""
         at = next((at for at, each in enumerate(self.nodes) if each.config.name == node), None)
         if at is None:

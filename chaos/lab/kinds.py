@@ -78,6 +78,8 @@ class LabSpec(ABC):
     build: str
     patience_s: ClassVar[float] = 60.0
     """How long a start may take on a busy machine."""
+    variants: ClassVar[tuple[str, ...]] = ()
+    """What else its prefill and decode nodes can be restarted as (`restart: {as: …}`)."""
 
     @property
     def title(self) -> str:
@@ -112,8 +114,11 @@ class RunningLab(ABC):
         """The lab as a target file would describe it."""
 
     @abstractmethod
-    def restart(self, node: str) -> None:
-        """End a node such as `prefill-0` if it still runs, start it anew in its place; LabError if that fails."""
+    def restart(self, node: str, variant: str | None = None) -> None:
+        """End a node such as `prefill-0` if it still runs, start it anew in its place; LabError if that fails.
+
+        `variant` is one of the kind's variants; the next plain restart undoes it.
+        """
 
     @abstractmethod
     def reap(self) -> None:

@@ -124,9 +124,14 @@ class Signal(Section):
 
 
 class Restart(Section):
-    """Replace nodes' processes, as the target says how; after `timeout` a node that does not serve is given up."""
+    """Replace nodes' processes, as the target says how; after `timeout` a node that does not serve is given up.
+
+    `as` names a variant of the node that the target knows how to start, say one with another transfer backend; a
+    plain restart undoes it.
+    """
 
     where: Where
+    variant: Name | None = Field(default=None, alias="as")
     timeout: Duration = 120.0
 
     kind: ClassVar[str] = "restart"
@@ -135,7 +140,8 @@ class Restart(Section):
     @property
     def told(self) -> str:
         """What it does, in two words."""
-        return f"restart of {self.where.told}"
+        variant = f" as {self.variant}" if self.variant else ""
+        return f"restart of {self.where.told}{variant}"
 
 
 class ForeignFrame(Section):

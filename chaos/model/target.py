@@ -23,6 +23,7 @@ Url = Annotated[
     ),
 ]
 FilePath = Annotated[str, Matching(r"^[^\n]+$", "a path")]
+ShellCommand = Annotated[str, Field(min_length=1, max_length=4000)]
 HostName = Annotated[str, Matching(r"^[A-Za-z0-9._\[\]:-]+$", "a host name or address")]
 
 
@@ -30,8 +31,9 @@ class ServerSpec(Section):
     """One server. `log` lists files that together hold both streams; paths are relative to the target file.
 
     Canaries straight to a pair need the prefill's `bootstrap_port`. The process is found by `pid`, else `pidfile`, else
-    whoever listens on `port`. `restart` is a shell command that replaces the process; a target whose nodes may be
-    restarted should not give `pid`, which the next one has not.
+    whoever listens on `port`. `restart` is a shell command that replaces the process, `restart_as` has one for each
+    variant of the node that a scenario may ask for; a target whose nodes may be restarted should not give `pid`, which
+    the next one has not.
     """
 
     url: Url
@@ -42,7 +44,8 @@ class ServerSpec(Section):
     port: int | None = Field(default=None, ge=1, le=65535)
     bootstrap_port: int | None = Field(default=None, ge=1, le=65535)
     bootstrap_host: HostName | None = None  # the prefill as decode reaches it; default: the host of `url`
-    restart: str | None = Field(default=None, min_length=1, max_length=4000)
+    restart: ShellCommand | None = None
+    restart_as: dict[Name, ShellCommand] = {}
     name: Name | None = None  # default: role-ordinal
 
 

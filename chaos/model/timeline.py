@@ -68,9 +68,14 @@ def _check_kill(kill: Node | None, groups: set[str]) -> Iterator[Problem]:
 
 def _check_for(step: Mapping) -> Iterator[Problem]:
     yield from positive(step, "for")
-    if "for" in step.values and text_of(child(step, "signal"), "send") != "STOP":
-        hint = "only signal: {send: STOP} can be undone after a time"
+    undone = text_of(child(step, "signal"), "send") == "STOP" or text_of(child(step, "restart"), "as") is not None
+    if "for" in step.values and not undone:
+        hint = "only signal: {send: STOP} and restart: {as: VARIANT} can be undone after a time"
         yield key_mark(step, "for").problem("`for` has nothing to undo here", hint)
+    variant = child(child(step, "restart"), "as")
+    if variant is not None and "for" not in step.values:
+        hint = "add for: 30s beside `restart`; until then nothing is expected of the node"
+        yield variant.mark.problem("a node restarted as a variant must become itself again", hint)
 
 
 def _check_where(where: Node | None) -> Iterator[Problem]:

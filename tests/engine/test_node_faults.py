@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -310,7 +311,9 @@ async def restarted(kit: FaultKit, one, command: str, within_s: float = 20.0) ->
     server = one.server(restart=command)
     health = {"decode-0": HealthSource(node="decode-0", base_url=server.spec.url, endpoints=("/health",))}
     async with make_http() as http:
-        kit = with_nodes(kit, server, http=http, health=health, restarter=CommandRestarter({"decode-0": command}))
+        kit = with_nodes(
+            kit, server, http=http, health=health, restarter=CommandRestarter({("decode-0", None): command})
+        )
         async with prepare(again(within_s), kit):
             pass
 
@@ -364,5 +367,54 @@ async def test_a_ctrl_c_does_not_leave_a_restart_half_done(tmp_path, kit, events
 
 
 def test_the_command_is_looked_for_by_node() -> None:
-    restarter = CommandRestarter({"decode-0": "true"})
+    restarter = CommandRestarter({("decode-0", None): "true", ("decode-0", "other"): "true"})
     assert (True, False) == (restarter.can_restart("decode-0"), restarter.can_restart("decode-1"))
+    assert (True, False) == (restarter.can_restart("decode-0", "other"), restarter.can_restart("decode-0", "another"))
+
+
+@contextmanager
+def swapped(tmp_path, kit: FaultKit, *, back: str | None = None):
+    """(a node, a kit that can restart it as `other`, and as itself unless `back` is the command for that)."""
+    with node(tmp_path) as one:
+        plain = back if back is not None else f"echo back >> {tmp_path}/became; {one.command()}"
+        commands = {
+            ("decode-0", "other"): f"echo other >> {tmp_path}/became; {one.command()}",
+            ("decode-0", None): plain,
+        }
+        yield one, with_nodes(kit, one.server(), restarter=CommandRestarter(commands))
+
+
+OTHER = {"restart": {"where": {"role": "decode"}, "as": "other", "timeout": 10.0}, "for": 600.0}
+
+
+async def test_a_restart_as_a_variant_is_undone_by_a_plain_one(tmp_path, kit, events) -> None:
+    with swapped(tmp_path, kit) as (one, able):
+        first = one.pid
+        async with prepare(step(**OTHER), able):
+            assert "other\n" == (tmp_path / "became").read_text()
+            second = one.pid
+        assert "other\nback\n" == (tmp_path / "became").read_text()
+        assert ["applied", "verified", "reverted", "revert-verified"] == [stage for stage, ok in stages(events) if ok]
+        assert "restart" == last(events, "applied").reversal
+        assert (True, True) == (first in last(events, "applied").pids, second in last(events, "reverted").pids)
+        assert f"pid {second} gone, pid {one.pid} started later" in last(events, "revert-verified").measured["decode-0"]
+        assert [] == kit.leftovers
+
+
+async def test_a_node_that_cannot_become_itself_again_is_left_over(tmp_path, kit, events) -> None:
+    with swapped(tmp_path, kit, back="echo no such unit; exit 5") as (_, able):
+        async with prepare(step(**OTHER), able):
+            pass
+        assert ("revert-verified", False) == stages(events)[-1]
+        assert ["fault: the restart command of decode-0 ended with 5: no such unit"] == kit.leftovers
+
+
+async def test_a_ctrl_c_while_a_variant_stands_restarts_the_node_as_itself(tmp_path, kit, events) -> None:
+    with swapped(tmp_path, kit) as (_, able):
+        playing = asyncio.ensure_future(Timeline([step(**OTHER)], able).play())
+        await asyncio.to_thread(until, lambda: ("verified", True) in stages(events), "the variant is there")
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+        assert "other\nback\n" == (tmp_path / "became").read_text()
+        assert ("revert-verified", True) == stages(events)[-1]

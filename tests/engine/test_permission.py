@@ -48,6 +48,12 @@ RESTART = {"restart": {"where": {"role": "decode"}}}
         (FRAME, {"allow": ["kill"]}, "here does not allow: protocol", "allow: [kill, protocol]"),
         (FREEZE, {"environment": "production"}, "here is a production deployment", "staging"),
         (FRAME, {}, "fault: the control socket of prefill-0 cannot be found", "bootstrap_port"),
+        (
+            {"restart": {"where": {"role": "decode"}, "as": "other"}, "for": 5.0},
+            {"decode": [{"url": "http://127.0.0.1:3", "restart": "true"}]},
+            "fault: nothing says how to restart decode-0 as other",
+            "restart_as: {other: COMMAND}",
+        ),
         (RESTART, {}, "fault: nothing says how to restart decode-0", "restart: COMMAND"),
         (
             {"signal": {"where": {"role": "decode", "node": "decode-7"}, "send": "KILL"}},
@@ -64,8 +70,9 @@ RESTART = {"restart": {"where": {"role": "decode"}}}
     ],
 )
 def test_what_is_not_allowed_or_not_told_is_refused_with_a_hint(action, changes, message, hint) -> None:
+    told = target(**changes)
     with pytest.raises(Refused) as refused:
-        demand(scenario(**action), target(**changes))
+        demand(scenario(**action), told, CommandRestarter.of(told))
     assert (message, True) == (refused.value.message, hint in refused.value.hint)
     assert ExitCode.REFUSED == refused.value.exit_code
 

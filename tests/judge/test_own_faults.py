@@ -166,6 +166,33 @@ def test_a_peer_that_does_not_find_the_restarted_one_is_wedged() -> None:
     assert Outcome.WEDGED == judge(told.go(45).finish()).outcome
 
 
+def swapped() -> Play:
+    """A node that was replaced by a variant of itself for a while, and has become itself again."""
+    told = faulted(kind="restart", lasts_s=10.0)
+    for stages in (("applied", "verified"), ("reverted", "revert-verified")):
+        for stage in stages:
+            told.fault("decode-0", "restart", ends=True, stages=(stage,), reversal="restart")
+            if stage in ("applied", "reverted"):
+                told.reply = HANG
+                told.die("decode-0").go(3).restart("decode-0")
+        told.go(10)
+    return told.phase("recovery")
+
+
+def test_a_variant_that_gave_way_to_the_node_itself_is_our_doing_and_recovery_counts_from_then() -> None:
+    told = swapped()
+    told.reply = GOOD
+    verdict = judge(told.recovered().finish())
+    assert (Outcome.HEALTHY, Answer.NO) == (verdict.outcome, answer(verdict, "replaced"))
+
+
+def test_what_serves_no_more_after_a_variant_was_there_is_wedged() -> None:
+    told = swapped()
+    told.reply = HANG
+    verdict = judge(told.go(45).finish())
+    assert (Outcome.WEDGED, Answer.NO) == (verdict.outcome, answer(verdict, "replaced"))
+
+
 # ---------------------------------------------------------------------------------------------- freezes
 
 

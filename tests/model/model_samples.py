@@ -77,7 +77,7 @@ timeline:
   - {id: last, kill: {group: agents, how: fin}, at: 90s}
   - {id: freeze, signal: {where: {role: decode, mode: 50%, child: scheduler}, send: STOP}, for: 20s, after: last}
   - {id: end, signal: {where: {role: decode, node: decode-1}, send: KILL}, at: 91s}
-  - {id: again, restart: {where: {role: prefill, mode: 2}, timeout: 60s}, at: 92s}
+  - {id: again, restart: {where: {role: prefill, mode: 2}, as: other, timeout: 60s}, for: 30s, at: 92s}
   - {id: junk, foreign_frame: {where: {role: prefill, mode: all}}, at: 93s}
   - {id: give-up, abort_frame: {}, at: 94s}
 cycles: {count: 2, rest: 40s, until: wedged}
@@ -96,7 +96,8 @@ engine: sglang
 router_engine: sglang-router
 router: {url: "http://127.0.0.1:8000", metrics: "http://127.0.0.1:29000/metrics", log: [router.log], name: router}
 prefill:
-  - {url: "http://127.0.0.1:30000", log: [a.log, b.log], pid: 5, bootstrap_port: 8998, restart: "systemctl restart p"}
+  - {url: "http://127.0.0.1:30000", log: [a.log, b.log], pid: 5, bootstrap_port: 8998, restart: "systemctl restart p",
+     restart_as: {other: "systemctl restart p-other"}}
 decode:
   - {url: "https://[::1]:30001/base", pidfile: decode.pid, port: 30001}
 model: m

@@ -160,12 +160,22 @@ def test_units_are_read() -> None:
         (
             "kill: {group: agents}",
             "kill: {group: agents}, for: 5s",
-            "6:39: `for` has nothing to undo here (only signal: {send: STOP} can be undone after a time)",
+            "6:39: `for` has nothing to undo here (only signal: {send: STOP} and restart: {as: VARIANT} can be undone after a time)",
         ),
         (
             "kill: {group: agents}",
             "signal: {where: {role: decode}, send: KILL}, for: 5s",
-            "6:61: `for` has nothing to undo here (only signal: {send: STOP} can be undone after a time)",
+            "6:61: `for` has nothing to undo here (only signal: {send: STOP} and restart: {as: VARIANT} can be undone after a time)",
+        ),
+        (
+            "kill: {group: agents}",
+            "restart: {where: {role: decode}}, for: 5s",
+            "6:50: `for` has nothing to undo here (only signal: {send: STOP} and restart: {as: VARIANT} can be undone after a time)",
+        ),
+        (
+            "kill: {group: agents}",
+            "restart: {where: {role: decode}, as: other}",
+            "6:53: a node restarted as a variant must become itself again (add for: 30s beside `restart`; until then nothing is expected of the node)",
         ),
         (
             "kill: {group: agents}",

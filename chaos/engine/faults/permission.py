@@ -80,13 +80,21 @@ def _nodes(step: str, action: NodeAction, target: Target) -> Sequence[Server]:
 
 def _lacks(action: NodeAction, found: Sequence[Server], restarter: Restarter | None) -> Iterator[tuple[str, str]]:
     for server in found:
-        if isinstance(action, Restart) and not (restarter and restarter.can_restart(server.id)):
-            yield f"nothing says how to restart {server.id}", "give the server `restart: COMMAND` in the target file"
+        if isinstance(action, Restart):
+            yield from _lacks_restart(server.id, action.variant, restarter)
         if isinstance(action, ForeignFrame | AbortFrame) and server.spec.bootstrap_port is None:
             yield (
                 f"the control socket of {server.id} cannot be found",
                 "give the server its `bootstrap_port` in the target file",
             )
+
+
+def _lacks_restart(node: str, variant: str | None, restarter: Restarter | None) -> Iterator[tuple[str, str]]:
+    if not (restarter and restarter.can_restart(node)):
+        yield f"nothing says how to restart {node}", "give the server `restart: COMMAND` in the target file"
+    elif not restarter.can_restart(node, variant):
+        hint = f"give the server `restart_as: {{{variant}: COMMAND}}` in the target file, or aim at a lab that has it"
+        yield f"nothing says how to restart {node} as {variant}", hint
 
 
 def _may_signal(pid: int) -> bool:

@@ -30,21 +30,26 @@ _OUTPUT_BYTES = 300
 
 
 class CommandRestarter:
-    """Restarts nodes by the shell commands that a target file gives."""
+    """Restarts nodes by the shell commands that a target file gives; those of variants stand under (node, variant)."""
 
-    def __init__(self, commands: Mapping[str, str]) -> None:
+    def __init__(self, commands: Mapping[tuple[str, str | None], str]) -> None:
         self._commands = dict(commands)
 
     @classmethod
     def of(cls, target: Target) -> CommandRestarter:
         """The commands of a target."""
-        return cls({server.id: server.spec.restart for server in target.servers if server.spec.restart})
+        commands: dict[tuple[str, str | None], str] = {}
+        for server in target.servers:
+            if server.spec.restart:
+                commands[server.id, None] = server.spec.restart
+            commands |= {(server.id, variant): command for variant, command in server.spec.restart_as.items()}
+        return cls(commands)
 
-    def can_restart(self, node: str) -> bool:
+    def can_restart(self, node: str, variant: str | None = None) -> bool:
         """Whether there is a command for the node."""
-        return node in self._commands
+        return (node, variant) in self._commands
 
-    def restart(self, node: str, timeout_s: float) -> None:
+    def restart(self, node: str, timeout_s: float, variant: str | None = None) -> None:
         """Run the node's command to its end; after `timeout_s` it is killed. Raises HarnessError when it fails.
 
         It runs in a session of its own, so that a server it starts survives our Ctrl-C; its output goes into a file,
@@ -52,7 +57,7 @@ class CommandRestarter:
         """
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(  # noqa: S602 - the target's owner wrote it
-                self._commands[node],
+                self._commands[node, variant],
                 shell=True,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -72,7 +77,7 @@ class CommandRestarter:
 
 
 class RestartFault(NodeFault):
-    """Replaces the processes of the chosen nodes, all at once."""
+    """Replaces the processes of the chosen nodes, all at once. A restart as a variant is undone by a plain one."""
 
     def __init__(self, step: Step, kit: FaultKit, *, cycle: int = 1) -> None:
         super().__init__(step, kit, cycle=cycle)
@@ -92,12 +97,37 @@ class RestartFault(NodeFault):
         return True
 
     @property
+    def reversal(self) -> str:
+        """A variant gives way to the node as it was."""
+        return "restart" if self.restart.variant else "none"
+
+    @property
     def pids(self) -> tuple[int, ...]:
         """The processes that are replaced."""
         return tuple(process.pid for processes in self._old.values() for process in processes)
 
     async def apply(self) -> Measured:
         """Note who is there and order the restarts."""
+        ordered = await self._order(self.restart.variant)
+        self.stands = self.restart.variant is not None
+        return ordered
+
+    async def verify(self) -> Measured:
+        """Old process gone, a newer one there, its liveness endpoint green: for every node, within the timeout."""
+        return await self._checked()
+
+    async def revert(self) -> Measured:
+        """Order plain restarts."""
+        try:
+            return await self._order(None)
+        except NotApplied as why:
+            return Measured(ok=False, detail=str(why))
+
+    async def verify_reverted(self) -> Measured:
+        """As `verify`, of the process that takes the variant's place."""
+        return await self._checked()
+
+    async def _order(self, variant: str | None) -> Measured:
         restarter = self.kit.restarter
         if restarter is None:
             raise NotApplied("nobody knows how to restart a node of this target")
@@ -110,12 +140,11 @@ class RestartFault(NodeFault):
             await self.kit.before_restart(", ".join(self._old))
         self._ordered_ns = self.kit.clock.now_ns()
         for node in self._old:
-            order = asyncio.to_thread(restarter.restart, node, self.restart.timeout)
+            order = asyncio.to_thread(restarter.restart, node, self.restart.timeout, variant)
             self._work[node] = asyncio.create_task(order)
         return Measured(ok=True, facts={node: f"pid {old[0].pid}" for node, old in self._old.items()})
 
-    async def verify(self) -> Measured:
-        """Old process gone, a newer one there, its liveness endpoint green: for every node, within the timeout."""
+    async def _checked(self) -> Measured:
         try:
             async with asyncio.TaskGroup() as tasks:
                 checks = [tasks.create_task(self._check(server)) for server in self.chosen]

@@ -124,7 +124,7 @@ class RunningDynamo(RunningLab):
             name=place.name,
         )
 
-    def restart(self, node: str) -> None:
+    def restart(self, node: str, variant: str | None = None) -> None:  # noqa: ARG002 - it has no variants
         """Kill what is left of a node and start it anew; it says that it is ready when this returns."""
         place = next((place for place in self._places if place.name == node), None)
         if place is None:

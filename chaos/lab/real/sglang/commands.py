@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MODEL_NAME = "pdchaos-tiny"
 TRANSFERS = ("nixl", "mooncake")
+OTHER_TRANSFER = "other-transfer"
+"""The variant of a node that comes up with the transfer backend its peers do not have: a slip in a restart script."""
 ROUTERS = ("sglang-router", "mini-lb")
 NodeRole = Literal["router", "prefill", "decode"]
 
@@ -84,14 +86,14 @@ class Commands:
 
     # ------------------------------------------------------------------ servers
 
-    def server(self, place: Place) -> list[str]:
-        """A prefill or decode server."""
+    def server(self, place: Place, variant: str | None = None) -> list[str]:
+        """A prefill or decode server, as configured or as a variant."""
         return [
             *(str(self._installer.python), "-m", "sglang.launch_server"),
             *("--host", place.address, "--port", str(place.port)),
             *("--model-path", str(self._installer.model.folder), "--served-model-name", MODEL_NAME),
             *("--disaggregation-mode", place.role),
-            *("--disaggregation-transfer-backend", self._settings.transfer),
+            *("--disaggregation-transfer-backend", self.transfer(variant)),
             *(("--disaggregation-bootstrap-port", str(place.bootstrap_port)) if place.bootstrap_port else ()),
             *("--max-total-tokens", str(self._settings.kv_tokens)),
             *("--max-running-requests", str(self._settings.running)),
@@ -120,8 +122,8 @@ class Commands:
     def _knows(self, option: str) -> bool:
         return option in self._known
 
-    def server_environment(self, place: Place) -> dict[str, str]:
-        """The same for every start of a node: another transfer backend at a restart would be a fault of its own."""
+    def server_environment(self, place: Place, variant: str | None = None) -> dict[str, str]:
+        """The same for every start of a node as the same variant."""
         timeout = str(self._settings.waiting_timeout)
         found = self._environment()
         found |= {
@@ -138,9 +140,14 @@ class Commands:
             "MKL_NUM_THREADS": "1",
             "PYTHONWARNINGS": "ignore",
         }
-        if self._settings.transfer == "mooncake":
+        if self.transfer(variant) == "mooncake":
             found |= {"MOONCAKE_PROTOCOL": "tcp", "MC_FORCE_TCP": "true"}
         return found
+
+    def transfer(self, variant: str | None) -> str:
+        """The backend by which a server moves KV."""
+        configured = self._settings.transfer
+        return next(other for other in TRANSFERS if other != configured) if variant == OTHER_TRANSFER else configured
 
     # ------------------------------------------------------------------ router
 

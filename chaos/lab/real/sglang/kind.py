@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from chaos.lab.kinds import BuildInfo, LabInfo, LabSpec, RunningLab
 from chaos.lab.options import list_options, read_options
-from chaos.lab.real.sglang.commands import Settings
+from chaos.lab.real.sglang.commands import OTHER_TRANSFER, Settings
 from chaos.lab.real.sglang.install import TRIED, SGLangInstaller
 from chaos.lab.real.sglang.lab import START_TIMEOUT_S, WARM_TIMEOUT_S, RunningSGLang, describe
 from chaos.model.errors import UsageError
@@ -80,6 +80,7 @@ class SGLangSpec(LabSpec):
     installer: SGLangInstaller
 
     patience_s = START_TIMEOUT_S + WARM_TIMEOUT_S
+    variants = (OTHER_TRANSFER,)
 
     def outline(self) -> Target:
         """Every address is a placeholder."""

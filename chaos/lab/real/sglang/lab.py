@@ -125,15 +125,17 @@ class RunningSGLang(RunningLab):
             name=place.name,
         )
 
-    def restart(self, node: str) -> None:
+    def restart(self, node: str, variant: str | None = None) -> None:
         """Kill what is left of a node and start it anew; it serves again when this returns, warm or not."""
         place = next((place for place in self._places if place.name == node), None)
         if place is None:
             raise LabError(f"the lab has no node {node!r}", hint=suggest(node, list(self._nodes)))
+        if self._commands.transfer(variant) == "mooncake":
+            check_mooncake()
         left = self._nodes[node].stop()
         if left:
             raise LabError(f"{node}: processes that did not end: {', '.join(map(str, left))}")
-        self._launch(place)
+        self._launch(place, variant)
         self._await([place], lambda _: None)
 
     def reap(self) -> None:
@@ -187,12 +189,15 @@ class RunningSGLang(RunningLab):
         self._launch(router)
         self._await([router], progress)
 
-    def _launch(self, place: Place) -> None:
+    def _launch(self, place: Place, variant: str | None = None) -> None:
         if place.role == "router":
             by_role = [[each for each in self._places if each.role == role] for role in ("prefill", "decode")]
             command, environment = self._commands.router(place, *by_role), self._commands.router_environment()
         else:
-            command, environment = self._commands.server(place), self._commands.server_environment(place)
+            command, environment = (
+                self._commands.server(place, variant),
+                self._commands.server_environment(place, variant),
+            )
         order = Order(
             name=place.name,
             command=self._enclosure.command(command),
