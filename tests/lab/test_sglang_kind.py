@@ -9,7 +9,7 @@ import pytest
 from chaos.lab.catalogue import catalogue, find_installer, parse_lab
 from chaos.lab.real import cache
 from chaos.lab.real.sglang import install
-from chaos.lab.real.sglang.commands import MODEL_NAME, Commands, Place, Settings
+from chaos.lab.real.sglang.commands import MODEL_NAME, OTHER_TRANSFER, Commands, Place, Settings
 from chaos.lab.real.sglang.install import STANDINS, TRIED, SGLangInstaller
 from chaos.lab.real.sglang.lab import check_mooncake
 from chaos.model.errors import LabError, UsageError
@@ -225,6 +225,33 @@ def test_mooncake_is_told_to_use_tcp_and_the_small_balancer_has_no_metrics(insta
     router = made.router(Place("router", "router", "10.0.0.2", 20004), [PREFILL], [DECODE])
     assert "--mini-lb" in router
     assert "--prometheus-port" not in router
+
+
+def test_a_variant_has_the_other_transfer_backend_and_nothing_else_changes(installer, fake):
+    made = commands(installed(installer))
+    plain, other = made.server(DECODE), made.server(DECODE, OTHER_TRANSFER)
+    assert {("nixl", "mooncake")} == {(a, b) for a, b in zip(plain, other, strict=True) if a != b}
+    assert "tcp" == made.server_environment(DECODE, OTHER_TRANSFER)["MOONCAKE_PROTOCOL"]
+    back = commands(installer, transfer="mooncake")
+    assert "nixl" in back.server(DECODE, OTHER_TRANSFER)
+    assert "MOONCAKE_PROTOCOL" not in back.server_environment(DECODE, OTHER_TRANSFER)
+
+
+def test_the_gateway_smg_is_installed_when_first_it_is_needed_and_goes_with_the_last_version(installer, fake):
+    made = commands(installed(installer), router="smg")
+    router = made.router(ROUTER, [PREFILL], [DECODE])
+    assert [str(installer.smg.folder / "bin" / "python"), "-m", "smg.launch_router"] == router[:3]
+    assert "--prometheus-port" in router
+    assert not installer.smg.complete
+    told: list[str] = []
+    installer.build_smg(told.append)
+    assert installer.smg.complete
+    assert any(line.startswith("smg: ") for line in told)
+    told.clear()
+    installer.build_smg(told.append)
+    assert [] == told
+    installer.remove("0.5.14")
+    assert not installer.smg.folder.exists()
 
 
 def test_missing_system_libraries_of_mooncake_are_named_with_the_command_that_brings_them(monkeypatch):

@@ -47,6 +47,11 @@ class VersionedInstaller(ABC):
     def shared(self) -> tuple[Part, ...]:
         """What all versions share, in the order in which it is built."""
 
+    @property
+    def on_demand(self) -> tuple[Part, ...]:
+        """Of what all versions share, what is built when first it is needed."""
+        return ()
+
     @abstractmethod
     def version(self, version: str) -> Part:
         """One version's unpacked wheels; they are of this Python, for parts of them are compiled."""
@@ -90,7 +95,7 @@ class VersionedInstaller(ABC):
     @property
     def shared_bytes(self) -> int:
         """What all versions share."""
-        return sum(cache.stamped_size(part.folder) or 0 for part in self.shared)
+        return sum(cache.stamped_size(part.folder) or 0 for part in (*self.shared, *self.on_demand))
 
     def require(self, version: str) -> None:
         """UsageError unless a version is installed."""
@@ -110,7 +115,7 @@ class VersionedInstaller(ABC):
                 raise UsageError(f"{self.name} {version} is not installed", hint=f"installed: {there}")
             cache.discard(folder)
             if not any(versions.iterdir()):
-                for part in reversed(self.shared):
+                for part in reversed((*self.shared, *self.on_demand)):
                     cache.discard(part.folder)
                 shutil.rmtree(self.root)
 

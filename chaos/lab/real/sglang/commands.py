@@ -22,7 +22,7 @@ MODEL_NAME = "pdchaos-tiny"
 TRANSFERS = ("nixl", "mooncake")
 OTHER_TRANSFER = "other-transfer"
 """The variant of a node that comes up with the transfer backend its peers do not have: a slip in a restart script."""
-ROUTERS = ("sglang-router", "mini-lb")
+ROUTERS = ("sglang-router", "mini-lb", "smg")
 NodeRole = Literal["router", "prefill", "decode"]
 
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ")  # of our environment; a proxy or an SGLANG_* variable would change the lab
@@ -153,9 +153,11 @@ class Commands:
 
     def router(self, place: Place, prefill: list[Place], decode: list[Place]) -> list[str]:
         """The router in front of all servers."""
+        smg = self._settings.router == "smg"
+        part, module = (self._installer.smg, "smg") if smg else (self._installer.router, "sglang_router")
         command = [
-            str(self._installer.router.folder / "bin" / "python"),
-            *("-m", "sglang_router.launch_router", "--pd-disaggregation"),
+            str(part.folder / "bin" / "python"),
+            *("-m", f"{module}.launch_router", "--pd-disaggregation"),
             *("--host", place.address, "--port", str(place.port)),
             *("--policy", "round_robin"),
         ]

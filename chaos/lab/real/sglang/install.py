@@ -1,7 +1,8 @@
 """Installs SGLang versions: one environment with what all versions import, beside it each version's unpacked wheel.
 
 deps/            virtual environment with everything but SGLang itself, shared by all versions
-router/          virtual environment of the router
+router/          virtual environment of sglang-router
+smg/             virtual environment of smg, made when a lab first asks for it
 model/           tiny model, made here
 versions/0.5.14/ the wheel as published, put on PYTHONPATH after the stand-ins
 """
@@ -55,6 +56,11 @@ class SGLangInstaller(VersionedInstaller):
         return Part(self.root / "router", made_of(_HERE / "requirements-router.txt"))
 
     @property
+    def smg(self) -> Part:
+        """The gateway smg."""
+        return Part(self.root / "smg", made_of(_HERE / "requirements-smg.txt"))
+
+    @property
     def model(self) -> Part:
         """The tiny model."""
         return Part(self.root / "model", made_of(_HERE / "tiny_model.py"))
@@ -63,6 +69,17 @@ class SGLangInstaller(VersionedInstaller):
     def shared(self) -> tuple[Part, ...]:
         """Both environments and the model."""
         return (self.router, self.deps, self.model)
+
+    @property
+    def on_demand(self) -> tuple[Part, ...]:
+        """The gateway that few ask for."""
+        return (self.smg,)
+
+    def build_smg(self, progress: Progress) -> None:
+        """Nothing to do when it is there."""
+        if not self.smg.complete:
+            with cache.installing(cache.cache_root(), progress):
+                self.smg.build(lambda folder: _make_router("smg", folder, progress), progress)
 
     def version(self, version: str) -> Part:
         """One version's unpacked wheel; it is of this Python, for parts of it are compiled."""
@@ -75,7 +92,7 @@ class SGLangInstaller(VersionedInstaller):
 
     def build_shared(self, progress: Progress) -> None:
         """The environments, then the model, which is made with the engine's."""
-        self.router.build(lambda folder: _make_router(folder, progress), progress)
+        self.router.build(lambda folder: _make_router("router", folder, progress), progress)
         self.deps.build(lambda folder: _make_deps(folder, progress), progress)
         self.model.build(lambda folder: self._make_model(folder, progress), progress)
 
@@ -93,10 +110,10 @@ class SGLangInstaller(VersionedInstaller):
         cache.run(command, f"{what}: importing what a lab runs", progress, environment)
 
 
-def _make_router(folder: Path, progress: Progress) -> None:
+def _make_router(name: str, folder: Path, progress: Progress) -> None:
     python = cache.make_venv(folder, progress)
-    arguments = ["install", "--no-deps", "-r", str(_HERE / "requirements-router.txt")]
-    cache.pip(python, arguments, "router: installing", progress)
+    arguments = ["install", "--no-deps", "-r", str(_HERE / f"requirements-{name}.txt")]
+    cache.pip(python, arguments, f"{name}: installing", progress)
 
 
 def _make_deps(folder: Path, progress: Progress) -> None:

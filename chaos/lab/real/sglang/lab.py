@@ -83,7 +83,7 @@ class RunningSGLang(RunningLab):
         self._enclosure = Enclosure("", LOOPBACK)
         self._undo = contextlib.ExitStack()
         try:
-            self._in_use(installer, version)
+            self._in_use(installer, version, progress)
             scratch = self._undo.enter_context(scratch_folder())
             self._enclosure = self._enclose(progress)
             device = "cable" if self._enclosure.name else "lo"
@@ -152,9 +152,13 @@ class RunningSGLang(RunningLab):
 
     # ------------------------------------------------------------------ starting
 
-    def _in_use(self, installer: SGLangInstaller, version: str) -> None:
+    def _in_use(self, installer: SGLangInstaller, version: str, progress: Progress) -> None:
         installer.require(version)
-        for part in (installer.deps, installer.router, installer.model, installer.version(version)):
+        router = installer.router
+        if self._settings.router == "smg":
+            installer.build_smg(progress)
+            router = installer.smg
+        for part in (installer.deps, router, installer.model, installer.version(version)):
             held: IO[bytes] = cache.use(part.folder)
             self._undo.callback(held.close)
 
@@ -172,7 +176,7 @@ class RunningSGLang(RunningLab):
     def _find_places(self) -> list[Place]:
         settings, address = self._settings, self._enclosure.address
         ports = free_ports()
-        metrics = next(ports) if settings.router == "sglang-router" else None
+        metrics = None if settings.router == "mini-lb" else next(ports)
         places = [Place("router", "router", address, settings.port or next(ports), metrics_port=metrics)]
         places += [
             Place("prefill", f"prefill-{n}", address, next(ports), bootstrap_port=next(ports))
