@@ -246,3 +246,18 @@ async def test_a_condition_is_looked_at_only_once_the_group_has_arrived(tmp_path
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group) as (kit, events):
         assert await Timeline([step], kit).play()
         assert 12 == of(events, ev.WaveCensus)[0].phases["waiting"]
+
+
+async def test_a_group_that_arrives_late_is_waited_for(tmp_path, pyz) -> None:
+    """An agent that the machine does not let run (here it is stopped) is behind its ramp."""
+    group = Group(name="agents", sessions=12, max_tokens=50, timeout=60.0, arrival=Arrival(ramp=1.0))
+    step = Step(id="wave", kill=Kill(group="agents"), when={"waiting": ">= 3"}, give_up=20.0)
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group) as (kit, events):
+        playing = asyncio.ensure_future(Timeline([step], kit).play())
+        agent = kit.fleet.agent("agents")
+        await until(lambda: sum(kit.fleet.census("agents").values()) >= 4, "some have begun")
+        os.kill(agent.pid, signal.SIGSTOP)
+        await asyncio.sleep(1.5)
+        os.kill(agent.pid, signal.SIGCONT)
+        assert await playing
+        assert 12 == of(events, ev.WaveCensus)[0].phases["waiting"]

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SATURATE_EVERY_S = 0.5
 """A new session needs a moment to become one that waits; adding faster would overshoot."""
 SATURATE_STEP = 10
+LATE_S = 30.0
+"""How long a group may arrive after its ramp: on a starved machine an agent is behind its schedule."""
+LATE_POLL_S = 0.05
 
 
 class Fleet:
@@ -94,6 +97,9 @@ class Fleet:
         names = self._begun_ns if group is None else [group]
         left_s = [self._groups[name].arrival.ramp - (now_ns - self._begun_ns[name]) / 1e9 for name in names]
         await self._clock.sleep(max(left_s, default=0.0))
+        deadline_ns = self._clock.now_ns() + int(LATE_S * 1e9)
+        while any(map(self._misses_some, names)) and self._clock.now_ns() < deadline_ns:
+            await self._clock.sleep(LATE_POLL_S)
 
     async def finished(self) -> None:
         """Wait until every agent has run out of rounds (for scenarios without a timeline)."""
@@ -141,6 +147,12 @@ class Fleet:
     def _alive(self, group: str) -> bool:
         agent = self._agents.get(group)
         return agent is not None and agent.alive
+
+    def _misses_some(self, name: str) -> bool:
+        """Whether a group of a fixed size has sessions that have not begun (an open loop has no such size)."""
+        group, counted = self._groups[name], self.census(name)
+        begun = group.sessions if counted is None else sum(counted.values())
+        return self._alive(name) and group.arrival.rate is None and begun < group.sessions
 
     def _launch(self, group: Group) -> Agent:
         first = self._next_session.get(group.name, 0)
