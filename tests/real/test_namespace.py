@@ -153,6 +153,19 @@ def test_the_next_start_sweeps_what_a_killed_supervisor_left_and_spares_what_is_
 
 
 @needs_root
+def test_who_looks_for_latecomers_of_a_dead_owner_spares_the_next_namespace():
+    """The kernel gives the number of a namespace that is gone to the next one that is made."""
+    owner, name, _, supervisor = start_owner()
+    kill(owner)
+    assert [] == await_no_traces(name)
+    with enclose() as after:
+        inside = [subprocess.Popen(after.command(["sleep", "600"])) for _ in range(3)]
+        assert gone(supervisor)
+        assert [None] * 3 == [process.poll() for process in inside]
+    assert [-signal.SIGKILL] * 3 == [process.wait() for process in inside]
+
+
+@needs_root
 def test_a_supervisor_that_was_killed_is_stood_in_for_by_its_owner(tmp_path: Path):
     enclosure = enclose()
     server = serve_inside(enclosure, tmp_path)

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Self
 from chaos.model.errors import LabError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
 PREFIX = "pdchaos-"
@@ -239,16 +239,26 @@ def _free_addresses() -> tuple[str, str]:
 
 def _remove(name: str, *, latecomers: bool = False) -> list[int]:
     """End what is inside and remove cable and namespace; the ids of processes that would not die."""
-    inode = _inode(name)
-    left = _end_all(name, inode)
-    # Either may be missing after a half-made start, and the cable goes with the namespace if that is the last user.
-    subprocess.run([_ip(), "link", "del", _cable(name)], capture_output=True, check=False)
-    subprocess.run([_ip(), "netns", "del", name], capture_output=True, check=False)
-    until = time.monotonic() + _LATECOMER_S
-    while latecomers and time.monotonic() < until:
-        time.sleep(_POLL_S)
+    with _kept(name):  # else the kernel gives its number to the next one, and we would kill what is in there
+        inode = _inode(name)
         left = _end_all(name, inode)
+        # Either may be missing after a half-made start, and the cable goes with the namespace if that is the last user.
+        subprocess.run([_ip(), "link", "del", _cable(name)], capture_output=True, check=False)
+        subprocess.run([_ip(), "netns", "del", name], capture_output=True, check=False)
+        until = time.monotonic() + _LATECOMER_S
+        while latecomers and time.monotonic() < until:
+            time.sleep(_POLL_S)
+            left = _end_all(name, inode)
     return left
+
+
+@contextlib.contextmanager
+def _kept(name: str) -> Iterator[None]:
+    """Keep a namespace in the kernel's books, as far as there is one, also once its name is gone."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            held.enter_context((_NAMES / name).open("rb"))
+        yield
 
 
 def _end_all(name: str, inode: int | None) -> list[int]:
