@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "journal": {"journal", "model"},
     "judge": {"judge", "model"},
     "library": {"library", "model"},
-    "engine": {"engine", "judge", "journal", "library", "model"},
+    "engine": {"engine", "agent", "judge", "journal", "library", "model"},
     "render": {"render", "model"},
     "lab": {"lab", "model"},
     "agent": {"agent"},

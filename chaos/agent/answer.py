@@ -15,6 +15,7 @@ from .codec import as_list, as_mapping, as_text, dumps, loads
 from .sse import EventSplitter
 
 DETAIL_CHARS = 300
+MOST_TEXT_BYTES = 1 << 20  # kept of an answer; its codeword stands at the beginning
 
 _QUOTE, _BACKSLASH, _BRACE = b'"\\}'
 _STRING_BODY = re.compile(rb'(?:[^"\\]|\\.)*')
@@ -33,8 +34,8 @@ class Answer:
     """Collects one response body. `stamps` are the receive times of tokens (one per event that brought any)."""
 
     __slots__ = (
-        "_api", "_events", "_keep_text", "_last_native", "_native_tokens", "_null", "_on_first", "_pieces", "_text_key",
-        "_usage_tokens", "done", "finish", "garbage", "in_band", "stamps",
+        "_api", "_events", "_keep_text", "_kept", "_last_native", "_native_tokens", "_null", "_on_first", "_pieces",
+        "_text_key", "_usage_tokens", "done", "finish", "garbage", "in_band", "prompt_tokens", "said", "stamps",
     )  # fmt: skip
 
     def __init__(self, api: str, *, keep_text: bool, on_first: Callable[[], None]) -> None:
@@ -45,9 +46,12 @@ class Answer:
         self._text_key = b""  # learned from the first event: the server's own spacing
         self._null = b""
         self._pieces: list[bytes] = []  # JSON-escaped pieces of text
+        self._kept = 0  # bytes in them
         self._last_native = b""  # native events repeat the whole text: the last one has it
         self._native_tokens = 0
         self._usage_tokens: int | None = None
+        self.prompt_tokens: int | None = None  # by the server's count
+        self.said = False  # something came that a model says: text, reasoning or a call
         self.stamps = array("q")
         self.done = False  # the stream's end marker was seen, or the whole body parsed
         self.finish = ""
@@ -92,9 +96,16 @@ class Answer:
             if b'"completion_tokens"' in payload:
                 return False
             if self._keep_text:
-                self._pieces.append(_string_body(payload, start))
+                self._keep(_string_body(payload, start))
+        self.said = True
         self._token(now_ns)
         return True
+
+    def _keep(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._kept += len(piece)
+        if self._kept > MOST_TEXT_BYTES:
+            self._keep_text = False
 
     def _token(self, now_ns: int) -> None:
         self.stamps.append(now_ns)
@@ -192,11 +203,15 @@ class Answer:
 
     def _take_native(self, document: dict[str, object]) -> str:
         meta = as_mapping(document.get("meta_info"))
-        count = meta.get("completion_tokens")
+        count, asked = meta.get("completion_tokens"), meta.get("prompt_tokens")
         if isinstance(count, int):
             self._native_tokens = count
+        if isinstance(asked, int):
+            self.prompt_tokens = asked
         self._finished(meta.get("finish_reason"))
-        return as_text(document.get("text"))
+        text = as_text(document.get("text"))
+        self.said = self.said or bool(text)
+        return text
 
     def _native_count(self) -> int:
         """The engine's count in its last event, which may have been taken unparsed."""
@@ -206,9 +221,12 @@ class Answer:
 
     def _take_choice(self, document: dict[str, object], part: str) -> bool:
         """Whether this chat or completions object brought text."""
-        count = as_mapping(document.get("usage")).get("completion_tokens")
+        usage = as_mapping(document.get("usage"))
+        count, asked = usage.get("completion_tokens"), usage.get("prompt_tokens")
         if isinstance(count, int):
             self._usage_tokens = count
+        if isinstance(asked, int):
+            self.prompt_tokens = asked
         choices = as_list(document.get("choices"))
         choice = as_mapping(choices[0]) if choices else {}
         self._finished(choice.get("finish_reason"))
@@ -223,7 +241,8 @@ class Answer:
                 text or message.get("reasoning_content") or message.get("reasoning") or message.get("tool_calls")
             )
         if text and self._keep_text:
-            self._pieces.append(dumps(text)[1:-1])
+            self._keep(dumps(text)[1:-1])
+        self.said = self.said or fresh
         return fresh
 
 

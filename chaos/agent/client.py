@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .wire import Farewell, Remote
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
+SURELY_TEXT = 4  # a token may decode to no text (an end marker, half a character); so many do not
 _AFTER_DONE_S = 5.0  # how long a server may leave a connection open after the stream's end marker
 
 
@@ -43,7 +44,9 @@ class Ended:
     finish: str
     tokens: int
     stamps: array[int]
-    text: str
+    text: str  # as far as it came, where it was to be kept
+    prompt_tokens: int | None = None
+    mute: bool = False  # tokens by the server's count, and not a letter of text
 
 
 class Watcher(Protocol):
@@ -119,7 +122,9 @@ class Call:
             finish=answer.finish,
             tokens=answer.tokens,
             stamps=answer.stamps,
-            text=answer.text() if self._keep_text and not error_word else "",
+            text=answer.text() if self._keep_text else "",
+            prompt_tokens=answer.prompt_tokens,
+            mute=not answer.said and answer.tokens >= SURELY_TEXT,
         )
 
     @property

@@ -52,6 +52,7 @@ class Config:
     path: str = "routed"
     temperature: float = 0.0
     ignore_eos: bool = True
+    owner: str | None = None  # of codewords: the SPACE of SPACE-SESSION-ROUND; none are asked for without
 
 
 class _Reader:
@@ -173,6 +174,7 @@ def parse_config(line: bytes) -> Config:
         path=read.text("path", "routed"),
         temperature=read.seconds("temperature", 0.0),
         ignore_eos=read.flag("ignore_eos", default=True),
+        owner=read.maybe_text("owner"),
     )
     read.finish()
     tls.finish()

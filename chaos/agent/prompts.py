@@ -11,6 +11,7 @@ import random
 from typing import TYPE_CHECKING
 
 from .codec import dumps
+from .codeword import ROOM_TOKENS, request
 
 if TYPE_CHECKING:
     from .config import Config
@@ -52,11 +53,29 @@ class Conversation:
         self._config = config
         self._session = session
         self._turns: list[tuple[str, str]] = []
+        self.owner = ""  # of the codeword that the last question asks for; none where an answer is too short for it
+
+    @property
+    def ours(self) -> str:
+        """What the owners of this session's codewords begin with."""
+        return f"{self._config.owner}-{self._session}-"
+
+    @property
+    def words(self) -> int:
+        """How many words the questions in the context have: an engine counts about as many tokens, or more."""
+        return sum(text.count(" ") + 1 for role, text in self._turns if role == "user")
 
     def ask(self, round_: int) -> bytes:
         """The body of this round's request; what was asked stays in the context."""
         config = self._config
-        asked = prompt(config.seed, config.group, self._session, round_, config.prompt_tokens)
+        tokens = config.prompt_tokens
+        self.owner = ""
+        if config.owner is not None and config.max_tokens >= ROOM_TOKENS:
+            self.owner = f"{self.ours}{round_}"
+            tokens -= ROOM_TOKENS
+        asked = prompt(config.seed, config.group, self._session, round_, tokens)
+        if self.owner:
+            asked += " " + request(config.run, self.owner)
         self._turns.append(("user", asked))
         return dumps(self._body())
 

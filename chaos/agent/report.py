@@ -90,4 +90,6 @@ def ended_fields(ended: Ended) -> dict[str, object]:
         "error": ended.error,
         "detail": ended.detail,
         "ended_by": ended.ended_by,
+        "prompt_tokens": ended.prompt_tokens,
+        "mute": ended.mute,
     }

@@ -11,6 +11,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Callable, Protocol
 
 from .client import Call
+from .codeword import check
 from .phases import CONNECTING, DONE, NONE, STREAMING, THINKING, WAITING
 from .prompts import Conversation
 from .report import ended_fields
@@ -88,6 +89,7 @@ class Session:
         self._slot = -1
         self._round = 0
         self._req = ""
+        self._words = 0
         self._intended_ns = due_ns
         self._nap: asyncio.Future[bool] | None = None
 
@@ -103,10 +105,10 @@ class Session:
                 self._round = round_
                 self._intended_ns = self._due_ns
                 body = talk.ask(round_)
-                ended = await self._request(body)
+                ended, content = await self._request(body, talk)
                 if round_ + 1 == self._rounds or not self._goes_on():
                     return
-                if ended.error:
+                if ended.error or content == "corrupted":  # what is somebody else's does not go into the context
                     talk.failed()
                     rest_s = max(AFTER_FAILURE_S, load.config.think_s)
                 else:
@@ -136,19 +138,21 @@ class Session:
             self._move(WAITING)
         fields = self._identity()
         fields.update(intended=self._intended_ns, sent=sent_ns, local_port=local_port, api=self._load.config.api)
+        fields["words"] = self._words
         self._load.report.emit("start", fields)
 
     def on_first(self) -> None:
         """Note that tokens flow."""
         self._move(STREAMING)
 
-    async def _request(self, body: bytes) -> Ended:
+    async def _request(self, body: bytes, talk: Conversation) -> tuple[Ended, str]:
         load = self._load
         self._req = f"{load.config.group}-s{self.number:07d}-r{self._round:05d}"
         self._move(CONNECTING)
         load.counters.intended += 1
         another = self._round + 1 < self._rounds
-        self.call = call = Call(load.tools, self._req, body, self, keep_text=another)
+        self._words = talk.words
+        self.call = call = Call(load.tools, self._req, body, self, keep_text=another or bool(talk.owner))
         if load.draining:
             call.suspend_timeout()
         try:
@@ -162,8 +166,17 @@ class Session:
             load.counters.failed += 1
         else:
             load.counters.completed += 1
-        load.report.emit("end", {**self._identity(), **ended_fields(ended)})
-        return ended
+        content, whose = self._content(ended, talk)
+        fields = {**self._identity(), **ended_fields(ended), "content": content, "whose": whose}
+        load.report.emit("end", fields)
+        return ended, content
+
+    def _content(self, ended: Ended, talk: Conversation) -> tuple[str, str]:
+        """What the answer holds of codewords. One that failed cannot lack anything, but may hold somebody else's."""
+        if not talk.owner:
+            return "unchecked", ""
+        content, whose = check(self._load.config.run, talk.owner, ended.text, ours=talk.ours)
+        return ("unchecked" if ended.error and content != "corrupted" else content), whose
 
     def _identity(self) -> dict[str, object]:
         return {"req": self._req, "session": self.number, "round": self._round, "path": self._load.config.path}

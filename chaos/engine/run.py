@@ -18,6 +18,7 @@ from chaos.engine.faults.kit import FaultKit
 from chaos.engine.forensics import Forensics, Subject, Suspicion
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
+from chaos.engine.owners import Owners
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Discovery, Probes, discover, make_http
 from chaos.engine.pulse import Pulse
@@ -76,6 +77,11 @@ class RunSetup:
     restarter: Restarter | None = None
     listeners: list[Listener] = field(default_factory=list)
     clock: Clock = field(default_factory=SystemClock)
+
+    @property
+    def owners(self) -> Owners:
+        """Who may own a codeword."""
+        return Owners(tuple(group.name for group in self.scenario.load))
 
 
 class _Stop(Exception):
@@ -345,6 +351,7 @@ class Run:
             emit=self._bus.emit,
             clock=self._clock,
             tasks=tasks,
+            owners=setup.owners if setup.plan.content != "unchecked" else None,
         )
 
     def _make_forensics(self, found: Discovery, probes: Probes, http: httpx.AsyncClient) -> Forensics:

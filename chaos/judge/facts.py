@@ -74,6 +74,25 @@ class LoadRequest:
     seq: int = 0  # of its end
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer to a canary or a user, and what its content shows."""
+
+    req: str
+    group: str  # empty for a canary
+    path: str
+    begun_ns: int
+    ended_ns: int
+    ok: bool
+    content: ev.Content
+    whose: str
+    digest: str
+    words: int
+    prompt_tokens: int | None
+    mute: bool
+    seq: int
+
+
 class Facts:
     """Everything the questions need, gathered event by event."""
 
@@ -87,7 +106,8 @@ class Facts:
         self.by_path: dict[str, list[Canary]] = defaultdict(list)
         self.load: dict[str, LoadRequest] = {}
         self.group_began: dict[tuple[int, str], int] = {}  # by cycle and group: when its first request was sent
-        self.content: list[ev.RequestEnded] = []  # canaries and load whose text was checked
+        self.answers: list[Answered] = []  # to canaries and load, where their content shows anything
+        self._words: dict[str, int] = {}  # of the prompt of each request
         self.references: list[ev.RequestEnded] = []
         self.hung_up: list[ev.RequestEnded] = []  # canaries and load that we disconnected without a plan
         self.census: dict[tuple[int, str], ev.WaveCensus] = {}
@@ -174,6 +194,7 @@ class Facts:
 
     def _started(self, event: ev.RequestStarted) -> None:
         begun = event.t_ns if event.sent_ns is None else event.sent_ns
+        self._words[event.req] = event.words
         if event.kind == "canary" and event.req not in self.canaries:
             self._canary(event.req, event.path, begun).seqs.append(event.seq)
         elif event.kind == "load" and event.req not in self.load:
@@ -189,8 +210,8 @@ class Facts:
             return
         if event.ended_by == "harness":
             self.hung_up.append(event)
-        if event.content != "unchecked":
-            self.content.append(event)
+        if event.content != "unchecked" or event.ok:
+            self._answered(event, begun, ended)
         if event.kind == "load":
             request = self.load.setdefault(event.req, LoadRequest(event.path, begun))
             request.ended_ns, request.tokens, request.ok = ended, event.tokens, event.ok
@@ -204,6 +225,25 @@ class Facts:
         canary.ok = event.ok
         canary.ours = event.ended_by in ("harness", "fault")
         canary.error = event.error or ("" if event.ok else event.ended_by)
+
+    def _answered(self, event: ev.RequestEnded, begun_ns: int, ended_ns: int) -> None:
+        self.answers.append(
+            Answered(
+                req=event.req,
+                group=event.group,
+                path=event.path,
+                begun_ns=begun_ns,
+                ended_ns=ended_ns,
+                ok=event.ok,
+                content=event.content,
+                whose=event.whose,
+                digest=event.digest,
+                words=self._words.get(event.req, 0),
+                prompt_tokens=event.prompt_tokens,
+                mute=event.mute,
+                seq=event.seq,
+            )
+        )
 
     def _canary(self, req: str, path: str, begun_ns: int) -> Canary:
         canary = Canary(req, path, begun_ns)

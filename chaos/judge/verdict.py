@@ -9,11 +9,13 @@ import msgspec
 from chaos.judge.canaries import Fate
 from chaos.judge.case import Case, excuse
 from chaos.judge.causes import causes
+from chaos.judge.content import unexamined_content
 from chaos.judge.facts import Facts
 from chaos.judge.headline import headline, reasons
 from chaos.judge.landing import waves
 from chaos.judge.lattice import decide
 from chaos.judge.paths import State
+from chaos.judge.questions.content import CONTENT
 from chaos.judge.questions.damage import DAMAGE
 from chaos.judge.questions.reach import REACH
 from chaos.judge.questions.serving import SERVING
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 JUDGE_VERSION = "3"
 """Changes whenever the same journal may get another verdict."""
 
-QUESTIONS: tuple[Question, ...] = (*SERVING, *USERS, *DAMAGE, *REACH, *TRUST)
+QUESTIONS: tuple[Question, ...] = (*SERVING, *USERS, *CONTENT, *DAMAGE, *REACH, *TRUST)
 """Every question, always asked; the order decides only between outcomes of equal rank and how findings are listed."""
 
 OBSERVABLE = {"liveness": "its health endpoint", "metrics": "its metrics", "log": "its log", "process": "its process"}
@@ -150,7 +152,6 @@ def _not_examined(case: Case) -> tuple[str, ...]:
             told.append(f"{node.id}: {', '.join(blind)} could not be looked at")
     told += unseen_inside(facts)
     told += [f"{run.node}: {run.why}, so nothing is expected of it" for run in case.workers if run.part is Part.APART]
-    if not facts.content:
-        told.append("the content of answers: not checked")
+    told += unexamined_content(facts)
     told.append("speed: no control arm was run")
     return tuple(dict.fromkeys(told))

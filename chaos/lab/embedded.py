@@ -207,6 +207,7 @@ def _describe(spec: SimSpec, router: ServerSpec, prefill: list[ServerSpec], deco
         timeouts={"waiting": timeout_s, "bootstrap": timeout_s},
         gauge_lag=GAUGE_LAG_S * settings.time_scale,
         time_scale=settings.time_scale,
+        content="echo",
     )
 
 

@@ -19,6 +19,7 @@ Phase = Literal["baseline", "load", "recovery", "rest", "teardown", "idle", "las
 RequestKind = Literal["load", "canary", "reference"]
 EndedBy = Literal["server", "harness", "fault", "error"]
 Content = Literal["unchecked", "ok", "missing", "corrupted"]
+ContentMode = Literal["echo", "known-answer", "unchecked", "auto"]
 MetricPurpose = Literal["queue", "progress", "aborts", "served", "heartbeat", "info"]
 Origin = Literal["live", "imported"]
 HitClass = Literal["fatal", "abort", "timeout", "symptom", "crash", "restart", "benign", "traceback"]
@@ -109,6 +110,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=True):
     allow: tuple[str, ...] = ("healthy",)
     time_scale: float = 1.0
     until: str = ""  # "wedged": stop cycling at the first violation
+    content: ContentMode = "unchecked"  # what answers can be held to, as the target's owner says
 
 
 class PackUsed(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -233,6 +235,7 @@ class RequestStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     round: int = 0
     api: str = ""
     room: int | None = None  # of a direct canary: what the engine's own log lines call the request
+    words: int = 0  # of the questions in the prompt: ours are short and common, about a token each
 
 
 class RequestOverdue(Event, frozen=True, kw_only=True, omit_defaults=True, tag="request.overdue"):
@@ -259,6 +262,9 @@ class RequestEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="re
 
     It is a success only when `error` is empty: HTTP 200, the stream's end marker seen, a finish reason that is not an
     abort, at least one token. `ended_by` tells who ended it: a disconnect that no fault planned has `harness`.
+
+    `content`: the answer holds the codeword that its prompt asks for (`ok`), lacks it (`missing`), or holds that of
+    another request (`corrupted`, and `whose`). No codeword is ever written down, only whose it is.
     """
 
     req: str
@@ -274,6 +280,10 @@ class RequestEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="re
     error: str = ""  # "" or one of: connect refused status in-band truncated no-tokens timeout reset cancelled protocol
     detail: str = ""  # what the server said, cut to 300 characters
     content: Content = "unchecked"
+    whose: str = ""  # the request whose codeword the answer holds instead
+    digest: str = ""  # of the answer to the prompt that is always the same
+    prompt_tokens: int | None = None  # by the server's count
+    mute: bool = False  # complete, with tokens by the server's count, and not a letter of text came
     ended_by: EndedBy = "server"
     group: str = ""
     session: int = -1

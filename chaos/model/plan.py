@@ -64,6 +64,7 @@ def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
         allow=tuple(outcome.value for outcome in scenario.expect.allow),
         time_scale=scale,
         until=scenario.cycles.until or "",
+        content=target.content,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from chaos.model.events import ContentMode
 from chaos.model.faults import FaultKind
 from chaos.model.section import Name, SecretRef, Section, Version1
 from chaos.model.units import Duration, Matching
@@ -70,7 +71,11 @@ def _said_aloud(schema: dict[str, Any]) -> None:
 
 
 class Target(Section):
-    """A whole target file. In a file `environment` and `allow` must be said (`chaos.model.checks`)."""
+    """A whole target file. In a file `environment` and `allow` must be said (`chaos.model.checks`).
+
+    `content` is what answers can be held to: `echo` (the model repeats a code it is asked to repeat), `known-answer`
+    (the same question gets the same answer at temperature 0), `unchecked`; `auto` lets the baseline decide.
+    """
 
     model_config = ConfigDict(json_schema_extra=_said_aloud)
 
@@ -87,6 +92,7 @@ class Target(Section):
     api_key: SecretRef | None = None
     tls: Tls = Tls()
     allow: list[FaultKind] = ["kill"]
+    content: ContentMode = "auto"
     timeouts: dict[Name, Duration] = {}  # engine timeouts that differ from the pack's defaults
     gauge_lag: Duration | None = None  # where it differs from the pack's
     time_scale: float = Field(default=1.0, gt=0, le=10)  # labs run engines with shortened clocks

@@ -183,3 +183,30 @@ def test_a_whole_body_is_understood(api: str, body: dict[str, Any], tokens: int)
 def test_half_a_surrogate_pair_can_be_sent_back() -> None:
     events = [b'{"choices":[{"delta":{"content":"a\\ud83d"},"finish_reason":null}]}'] * 2
     assert "a?a?" == _answer("chat", events)[0].text()
+
+
+# ---------------------------------------------------------------------------------------------- what was said
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_many_tokens_by_count_without_a_letter_were_not_said(api: str) -> None:
+    """Trap 40: HTTP 200, a finish reason, a token count, and no text."""
+    mute = b'{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":9}}'
+    answer = Answer(api, keep_text=True, on_first=lambda: None)
+    answer.feed(scripted.sse([mute, b"[DONE]"]), 1)
+    assert (9, 7, False, "") == (answer.tokens, answer.prompt_tokens, answer.said, answer.text())
+
+
+@pytest.mark.parametrize("api", ["chat", "completions", "generate"])
+def test_text_that_came_was_said_however_it_came(api: str) -> None:
+    answer = Answer(api, keep_text=False, on_first=lambda: None)
+    answer.feed(scripted.sse(scripted.EVENTS[api](3)), 1)
+    assert answer.said
+
+
+def test_text_is_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.agent.answer.MOST_TEXT_BYTES", 10)
+    answer = Answer("chat", keep_text=True, on_first=lambda: None)
+    answer.feed(scripted.sse(scripted.EVENTS["chat"](1000)), 1)
+    assert 1000 == answer.tokens
+    assert 3 <= len(answer.text()) < 40

@@ -66,6 +66,10 @@ class Reply:
     at: float | None = None
     error: str = ""
     content: ev.Content = "unchecked"
+    whose: str = ""
+    digest: str = ""
+    prompt_tokens: int | None = None
+    mute: bool = False
 
     def when(self, sent: float) -> float | None:
         """The moment of its end."""
@@ -399,7 +403,7 @@ class Play:
         sent = self.now
         self._tokens += 10
         started = ev.RequestStarted(
-            t_ns=0, req=req, kind="canary", path=path, intended_ns=self.ns(sent), sent_ns=self.ns(sent)
+            t_ns=0, req=req, kind="canary", path=path, intended_ns=self.ns(sent), sent_ns=self.ns(sent), words=20
         )
         self.tell(started)
         deadline = self.plan.canary_deadline_s
@@ -420,6 +424,10 @@ class Play:
                 status=None if reply.error else 200,
                 error=reply.error,
                 content=reply.content,
+                whose=reply.whose,
+                digest=reply.digest,
+                prompt_tokens=reply.prompt_tokens,
+                mute=reply.mute,
                 ended_by="error" if reply.error else "server",
             )
             self.tell(ended, end)

@@ -241,7 +241,7 @@ def an_answer_with_someone_elses_text() -> list[ev.AnyEvent]:
 
 
 def an_answer_without_what_the_baseline_always_had() -> list[ev.AnyEvent]:
-    told = waved(reply=Reply(after=0.4, content="ok"))
+    told = waved(plan=plan(content="echo"), reply=Reply(after=0.4, content="ok"))
     told.reply = Reply(after=0.4, content="missing")
     told.go(1)
     told.reply = GOOD

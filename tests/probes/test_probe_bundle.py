@@ -12,6 +12,7 @@ import pytest
 from probe_helpers import ModelServer, Recorder, until
 from test_probe_discover import PACKS, ROUTER, Deployment
 
+from chaos.engine.owners import Owners
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Probes, discover, make_http
 from chaos.model.errors import UsageError
@@ -49,6 +50,7 @@ class Setup:
     scenario: Scenario = field(default_factory=lambda: Scenario(version=1, name="s", canary=Canary(max_tokens=3)))
     run_id: str = "r1"
     clock: Clock = field(default_factory=SystemClock)
+    owners: Owners = field(default_factory=lambda: Owners(()))
 
 
 @dataclass

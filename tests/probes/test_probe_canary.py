@@ -12,6 +12,8 @@ import httpx
 import pytest
 from probe_helpers import ModelServer, Recorder, VirtualClock, serving, settle, until
 
+from chaos.agent.codeword import codeword
+from chaos.engine.owners import Owners
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes.canary import MAX_OPEN, CanaryProbe, Route
 from chaos.engine.probes.http import make_http
@@ -377,7 +379,7 @@ async def test_environment_proxies_are_not_used(monkeypatch: pytest.MonkeyPatch)
 def test_a_canary_body_is_json() -> None:
     from chaos.engine.probes.exchange import request_body
 
-    assert "m" == json.loads(request_body("chat", "r", "canary-000001", model="m", max_tokens=1))["model"]
+    assert "m" == json.loads(request_body("chat", "r", "canary-000001", model="m", max_tokens=1, prompt="x"))["model"]
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
@@ -385,6 +387,89 @@ def test_a_server_that_refuses_unknown_fields_is_sent_none(api: Api) -> None:
     from chaos.engine.probes.exchange import request_body
 
     openai = {"model", "messages", "prompt", "max_tokens", "temperature", "stream", "stream_options", "user"}
-    body = json.loads(request_body(api, "r", "canary-000001", model="m", max_tokens=1, named=False))
+    body = json.loads(request_body(api, "r", "canary-000001", model="m", max_tokens=1, prompt="x", named=False))
     assert set() == set(body) - openai
     assert "canary-r-000001" == body["user"]
+
+
+# ---------------------------------------------------------------------------------------------- content
+
+
+def says(answer: Callable[[str], str]) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
+    """A server that answers a prompt with whatever `answer` makes of it."""
+
+    async def respond(request: httpx.Request) -> httpx.Response:
+        prompt = json.loads(request.content)["messages"][0]["content"]
+
+        async def stream() -> AsyncIterator[bytes]:
+            delta = {"choices": [{"delta": {"content": answer(prompt)}, "finish_reason": "stop"}]}
+            usage = {"choices": [], "usage": {"prompt_tokens": len(prompt.split()), "completion_tokens": 3}}
+            yield b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in (delta, usage))
+            yield b"data: [DONE]\n\n"
+
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream())
+
+    return respond
+
+
+def last_word(prompt: str) -> str:
+    return prompt.rsplit(maxsplit=1)[-1]
+
+
+async def ends(answer: Callable[[str], str], **changes: object) -> list[RequestEnded]:
+    async with virtual(says(answer), **changes) as (_, clock, emit):
+        await clock.advance(3.5)
+    words = [event.words for event in emit.of(RequestStarted)]
+    assert words == [event.prompt_tokens for event in emit.of(RequestEnded)]
+    return emit.of(RequestEnded)
+
+
+async def test_a_target_that_echoes_is_asked_for_a_codeword_every_time() -> None:
+    assert [("ok", "")] * 4 == [(end.content, end.digest) for end in await ends(last_word, content="echo")]
+
+
+@pytest.mark.parametrize("mode", ["auto", "known-answer"])
+async def test_one_that_may_not_is_also_asked_the_same_question_again_and_again(mode: str) -> None:
+    got = await ends(last_word, content=mode)
+    assert ["ok", "unchecked", "ok", "unchecked"] == [end.content for end in got]
+    assert ("", "") == (got[0].digest, got[2].digest)
+    assert len(got[1].digest) == 12
+    assert got[1].digest == got[3].digest
+
+
+async def test_an_answer_without_its_codeword_lacks_it() -> None:
+    assert {"missing"} == {end.content for end in await ends(lambda _: "well", content="echo")}
+
+
+async def test_somebody_elses_codeword_is_told_by_the_name_of_its_request() -> None:
+    text = f"{codeword('r1', 'g1-12-3')} {codeword('r1', 'c-999')}"
+    got = await ends(lambda _: text, content="auto", owners=Owners(("agents", "users")))
+    assert {("corrupted", "users-s0000012-r00003")} == {(end.content, end.whose) for end in got}
+
+
+async def test_nothing_is_asked_for_where_content_is_not_checked() -> None:
+    got = await ends(lambda prompt: codeword("r1", "c-999") + prompt)
+    assert {("unchecked", "", "")} == {(end.content, end.whose, end.digest) for end in got}
+
+
+async def test_tokens_by_count_without_a_letter_are_told_as_such() -> None:
+    """Trap 40: HTTP 200, a finish reason, a token count, and no text."""
+
+    async def mute(request: httpx.Request) -> httpx.Response:
+        async def stream() -> AsyncIterator[bytes]:
+            yield b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+            yield b'data: {"choices":[],"usage":{"completion_tokens":8}}\n\ndata: [DONE]\n\n'
+
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream())
+
+    async with virtual(mute) as (_, clock, emit):
+        await clock.advance(0.5)
+    assert [("", True)] == [(end.error, end.mute) for end in emit.of(RequestEnded)]
+    assert {False} == {end.mute for end in await ends(last_word)}
+
+
+def test_owners_know_their_requests_and_leave_others_alone() -> None:
+    owners = Owners(("agents", "users"))
+    assert ("g1", "c-7") == (owners.of_group("users"), owners.of_canary(7))
+    assert "canary-000007" == owners.request("c-7")
+    assert ["g2-1-0", "x-1", "g-1-0", "c"] == [owners.request(owner) for owner in ("g2-1-0", "x-1", "g-1-0", "c")]

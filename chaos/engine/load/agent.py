@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from chaos.engine.load.config import AgentConfig
+    from chaos.engine.owners import Owners
     from chaos.engine.ports import Clock, Emit
 
 HELLO_S = 20.0
@@ -35,8 +36,11 @@ LINE_LIMIT = 1 << 20
 class Agent:
     """The client process of one group."""
 
-    def __init__(self, config: AgentConfig, *, pyz: Path, log: Path, emit: Emit, clock: Clock) -> None:
+    def __init__(
+        self, config: AgentConfig, *, pyz: Path, log: Path, emit: Emit, clock: Clock, owners: Owners | None = None
+    ) -> None:
         self.config = config
+        self._owners = owners
         self.group = config.group
         self.beat: msg.Beat | None = None
         self.waves_done: dict[str, msg.Wave] = {}
@@ -211,6 +215,7 @@ class Agent:
                         session=message.session,
                         round=message.round,
                         api=message.api,
+                        words=message.words,
                     )
                 )
             case msg.End():
@@ -264,6 +269,10 @@ class Agent:
             group=self.group,
             session=end.session,
             round=end.round,
+            prompt_tokens=end.prompt_tokens,
+            mute=end.mute,
+            content=end.content,
+            whose=self._owners.request(end.whose) if self._owners and end.whose else "",
         )
 
     def _close_books(self) -> None:

@@ -62,6 +62,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     phase_slots: int
     ignore_eos: bool
     temperature: float
+    owner: str | None
     path: str = "routed"
     orphan_drain_s: float = ORPHAN_DRAIN_S
 
@@ -74,8 +75,12 @@ def agent_config(
     seed: int,
     phase_file: Path,
     first: int,
+    owner: str | None = None,
 ) -> AgentConfig:
-    """The configuration of one group's agent whose sessions are numbered from `first`."""
+    """The configuration of one group's agent whose sessions are numbered from `first`.
+
+    `owner` begins the owners of its codewords; without one its prompts have none.
+    """
     slots = group.saturate.max_sessions if group.saturate else group.sessions
     return AgentConfig(
         group=group.name,
@@ -101,4 +106,5 @@ def agent_config(
         phase_slots=slots,
         ignore_eos=group.ignore_eos,
         temperature=group.temperature,
+        owner=owner,
     )

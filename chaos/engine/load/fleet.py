@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from chaos.engine.load.config import Endpoint
+    from chaos.engine.owners import Owners
     from chaos.engine.ports import Clock, Emit
     from chaos.model.scenario import Group
 
@@ -39,8 +40,10 @@ class Fleet:
         emit: Emit,
         clock: Clock,
         tasks: asyncio.TaskGroup,
+        owners: Owners | None = None,
     ) -> None:
         self._groups = {group.name: group for group in groups}
+        self._owners = owners
         self._endpoint = endpoint
         self._run_id = run_id
         self._seed = seed
@@ -165,8 +168,16 @@ class Fleet:
             endpoint=self._endpoint,
             phase_file=self._folder / f"agent-{life}.phases",
             first=first,
+            owner=self._owners.of_group(group.name) if self._owners else None,
         )
-        agent = Agent(config, pyz=self._pyz, log=self._folder / f"agent-{life}.log", emit=self._emit, clock=self._clock)
+        agent = Agent(
+            config,
+            pyz=self._pyz,
+            log=self._folder / f"agent-{life}.log",
+            emit=self._emit,
+            clock=self._clock,
+            owners=self._owners,
+        )
         self._agents[group.name] = agent
         self._tasks.create_task(agent.run())
         return agent

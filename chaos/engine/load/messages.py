@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chaos.model.events import EndedBy, Gaps
+from chaos.model.events import Content, EndedBy, Gaps
 
 
 class _Message(msgspec.Struct, tag_field="e", frozen=True, kw_only=True):
@@ -32,6 +32,7 @@ class Start(_Message, tag="start", frozen=True, kw_only=True):
     sent: int | None = None
     local_port: int = 0
     api: str = ""
+    words: int = 0
 
 
 class End(_Message, tag="end", frozen=True, kw_only=True):
@@ -51,6 +52,10 @@ class End(_Message, tag="end", frozen=True, kw_only=True):
     error: str = ""
     detail: str = ""
     ended_by: EndedBy = "server"
+    prompt_tokens: int | None = None
+    mute: bool = False
+    content: Content = "unchecked"
+    whose: str = ""  # the owner of a codeword that is not this request's
 
 
 class Wave(_Message, tag="wave", frozen=True, kw_only=True):

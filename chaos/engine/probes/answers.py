@@ -14,12 +14,16 @@ import msgspec
 from chaos.model.events import Gaps
 
 DETAIL_CHARS = 300
+MOST_TEXT_CHARS = 1 << 16
+SURELY_TEXT = 4
+"""A token may decode to no text (an end marker, half a character); so many do not."""
 DONE = b"[DONE]"
 _BAD_FINISH = frozenset({"abort", "error"})
 
 
 class _Usage(msgspec.Struct):
     completion_tokens: int | None = None
+    prompt_tokens: int | None = None
 
 
 class _Delta(msgspec.Struct):
@@ -40,6 +44,7 @@ class _Choice(msgspec.Struct):
 
 class _Meta(msgspec.Struct):
     completion_tokens: int | None = None
+    prompt_tokens: int | None = None
     finish_reason: _Finish | str | None = None
 
 
@@ -72,6 +77,8 @@ class Answer:
         self.error = ""
         self.detail = ""
         self.done = False
+        self.prompt_tokens: int | None = None
+        self.text = ""  # what the model said, reasoning included, up to `MOST_TEXT_CHARS`
         self._told_tokens: int | None = None
         self._stamps: list[int] = []
 
@@ -79,6 +86,11 @@ class Answer:
     def tokens(self) -> int:
         """Tokens by the server's own count where it gives one, else the chunks that carried text."""
         return len(self._stamps) if self._told_tokens is None else self._told_tokens
+
+    @property
+    def mute(self) -> bool:
+        """Whether the server counted tokens, and not a letter of text came."""
+        return not self.text and self.tokens >= SURELY_TEXT
 
     @property
     def gaps(self) -> Gaps | None:
@@ -123,16 +135,22 @@ class Answer:
         elif chunk.object == "error":
             self.fail("in-band", chunk.message or "")
         carries = bool(chunk.text)
+        if chunk.text:  # native chunks repeat the whole text
+            self.text = chunk.text[:MOST_TEXT_CHARS]
         for choice in chunk.choices or ():
-            delta = choice.delta
-            carries = carries or bool(choice.text or (delta and (delta.content or delta.reasoning_content)))
+            said = _said(choice)
+            carries = carries or bool(said)
+            self.text += said[: MOST_TEXT_CHARS - len(self.text)]
             self._finished(choice.finish_reason)
         told = chunk.usage.completion_tokens if chunk.usage else None
+        asked = chunk.usage.prompt_tokens if chunk.usage else None
         if chunk.meta_info is not None:
-            told = chunk.meta_info.completion_tokens
+            told, asked = chunk.meta_info.completion_tokens, chunk.meta_info.prompt_tokens
             # Native chunks repeat the whole text: only a grown count is a token, and a token may decode to no text.
             carries = told > (self._told_tokens or 0) if told is not None else carries
             self._finished(chunk.meta_info.finish_reason)
+        if asked is not None:
+            self.prompt_tokens = asked
         if told is not None:
             self._told_tokens = max(told, self._told_tokens or 0)
         if carries:
@@ -147,6 +165,11 @@ class Answer:
         self.finish = kind
         if kind in _BAD_FINISH:
             self.fail("in-band", message or f"finish reason {kind}")
+
+
+def _said(choice: _Choice) -> str:
+    delta = choice.delta
+    return (choice.text or "") + ((delta.reasoning_content or "") + (delta.content or "") if delta else "")
 
 
 def _quantile(values: list[float], q: float) -> float:

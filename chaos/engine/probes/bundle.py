@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+from chaos.agent.codeword import ROOM_TOKENS
 from chaos.engine.probes.canary import MAX_OPEN, SOON_BESIDE_PAIRS, CanaryProbe, Pair, Route, pair_soon
 from chaos.engine.probes.liveness import LivenessProbe, health_deadline
 from chaos.engine.probes.logs import LogProbe
@@ -17,6 +18,7 @@ from chaos.model.errors import UsageError
 if TYPE_CHECKING:
     import httpx
 
+    from chaos.engine.owners import Owners
     from chaos.engine.ports import Clock, Emit
     from chaos.engine.probes.discover import Discovery, FoundNode
     from chaos.model.events import Plan, QueueReading
@@ -42,6 +44,10 @@ class Setup(Protocol):
     def clock(self) -> Clock:
         """The run's clock."""
 
+    @property
+    def owners(self) -> Owners:
+        """Who may own a codeword."""
+
 
 class Probes:
     """Everything that observes. Log cursors are taken when this is made, so make it before the run does anything."""
@@ -60,8 +66,10 @@ class Probes:
             model=found.model,
             interval_s=plan.canary_interval_s,
             deadline_s=plan.canary_deadline_s,
-            max_tokens=setup.scenario.canary.max_tokens,
+            max_tokens=_tokens(setup),
             headers=found.headers,
+            content=plan.content,
+            owners=setup.owners,
         )
         self._liveness = LivenessProbe(
             [node.health for node in nodes if node.health],
@@ -142,6 +150,12 @@ class Probes:
         """Like `finish`; may be called after it, also after one that was cancelled half-way."""
         await self.finish()
         await self._canary.close()
+
+
+def _tokens(setup: Setup) -> int:
+    """How long a canary's answer is: where it must repeat a codeword, long enough for that."""
+    wanted = setup.scenario.canary.max_tokens
+    return max(wanted, ROOM_TOKENS) if setup.plan.content == "echo" else wanted
 
 
 def _routes(setup: Setup, found: Discovery) -> list[Route]:

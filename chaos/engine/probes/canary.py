@@ -16,12 +16,16 @@ nobody waits for what they say they come half as often, one at a time.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from chaos.agent import codeword
+from chaos.engine.owners import Owners
 from chaos.engine.probes.answers import Answer
-from chaos.engine.probes.exchange import Meeting, exchange, exchange_pair, request_body
+from chaos.engine.probes.exchange import SAME_PROMPT, Meeting, exchange, exchange_pair, fresh_prompt, request_body
 from chaos.engine.probes.pace import Pace
 from chaos.model.events import EndedBy, RequestEnded, RequestOverdue, RequestStarted
 
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
     from chaos.engine.ports import Clock, Emit
     from chaos.engine.probes.pairs import Rendezvous
-    from chaos.model.events import RequestKind
+    from chaos.model.events import Content, ContentMode, RequestKind
     from chaos.model.scenario import Api
 
 MAX_OPEN = 8
@@ -89,6 +93,8 @@ class _Canary:
 
     req: str
     route: Route
+    prompt: str
+    owner: str  # of the codeword in it
     sent_ns: int
     deadline_s: float
     epoch: int
@@ -116,6 +122,8 @@ class CanaryProbe:
         max_tokens: int = 8,
         headers: Mapping[str, str] | None = None,
         kind: RequestKind = "canary",
+        content: ContentMode = "unchecked",
+        owners: Owners | None = None,
     ) -> None:
         self._routes = tuple(routes)
         self._http = http
@@ -128,6 +136,9 @@ class CanaryProbe:
         self._max_tokens = max_tokens
         self._headers = {**(headers or {}), "content-type": "application/json", "x-pdchaos-run": run_id}
         self._kind: RequestKind = kind
+        self._content = content
+        self._owners = owners or Owners(())
+        self._asked: Counter[str] = Counter()  # canaries begun by path
         self._numbers = itertools.count(1)
         self._open: dict[_Canary, asyncio.Task[None]] = {}
         self._last_start_ns: dict[str, int] = {}
@@ -243,9 +254,14 @@ class CanaryProbe:
         if self._group is None:
             raise RuntimeError("canaries need `run` to be running")
         pair = route.pair
+        number = next(self._numbers)
+        req = f"{self._kind}-{number:06d}"
+        prompt, owner = self._prompt(route, number, req)
         canary = _Canary(
-            req=f"{self._kind}-{next(self._numbers):06d}",
+            req=req,
             route=route,
+            prompt=prompt,
+            owner=owner,
             sent_ns=self._clock.now_ns(),
             deadline_s=deadline_s,
             epoch=self._epoch,
@@ -264,6 +280,7 @@ class CanaryProbe:
                 sent_ns=canary.sent_ns,
                 api=route.api,
                 room=canary.meeting.room if canary.meeting else None,
+                words=prompt.count(" ") + 1,
             )
         )
         watch = self._group.create_task(self._watch(canary))
@@ -279,6 +296,20 @@ class CanaryProbe:
 
         task.add_done_callback(over)
         return canary
+
+    def _prompt(self, route: Route, number: int, req: str) -> tuple[str, str]:
+        """What a canary asks, and the owner of its codeword.
+
+        Where the target need not be able to repeat a codeword, every other canary of a path asks what was asked
+        before: such answers can be compared.
+        """
+        self._asked[route.path] += 1
+        if self._content == "unchecked":
+            return fresh_prompt(self._run_id, req), ""
+        if self._content != "echo" and self._asked[route.path] % 2 == 0:
+            return SAME_PROMPT, ""
+        owner = self._owners.of_canary(number)
+        return fresh_prompt(self._run_id, req, codeword.request(self._run_id, owner)), owner
 
     async def _settle(self, canaries: list[_Canary]) -> None:
         for canary in canaries:
@@ -312,6 +343,7 @@ class CanaryProbe:
             canary.req,
             model=self._model,
             max_tokens=self._max_tokens,
+            prompt=canary.prompt,
             meeting=canary.meeting,
             named=route.named,
         )
@@ -336,6 +368,7 @@ class CanaryProbe:
         canary.settled.set()
         self._open.pop(canary, None)
         answer = canary.answer
+        content, whose = self._check(canary)
         self._emit(
             RequestEnded(
                 t_ns=self._clock.now_ns(),
@@ -352,9 +385,29 @@ class CanaryProbe:
                 finish=answer.finish,
                 error=answer.error,
                 detail=answer.detail,
+                content=content,
+                whose=whose,
+                digest=_digest(answer.text) if canary.prompt == SAME_PROMPT and not answer.error else "",
+                prompt_tokens=answer.prompt_tokens,
+                mute=answer.mute,
                 ended_by=_ended_by(answer.error),
             )
         )
+
+    def _check(self, canary: _Canary) -> tuple[Content, str]:
+        """What the answer holds of codewords. One that failed cannot lack anything, but may hold somebody else's."""
+        if self._content == "unchecked":
+            return "unchecked", ""
+        found, whose = codeword.check(self._run_id, canary.owner, canary.answer.text)
+        if found == "corrupted":
+            return "corrupted", self._owners.request(whose)
+        if canary.answer.error or not canary.owner:
+            return "unchecked", ""
+        return ("ok" if found == "ok" else "missing"), ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
 
 
 def _ended_by(error: str) -> EndedBy:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DRAIN_S = 5.0
 """After the end marker the engine is done with a request; how long the server may take to end the response."""
 PROMPT_WORDS = 16
+SAME_PROMPT = "Tell a short story about a red boat on a cold lake in the north, with a fox and an old man in it."
+"""Asked word for word again and again, where answers can only be compared with each other."""
 HTTP_OK = 200
 HEAD_BYTES = 64 << 10
 
@@ -42,6 +44,13 @@ class Meeting:
         return {"bootstrap_host": self.host, "bootstrap_port": self.port, "bootstrap_room": self.room}
 
 
+def fresh_prompt(run_id: str, req: str, wish: str = "") -> str:
+    """A prompt whose first word is new to any cache, with a wish at its end."""
+    digest = hashlib.sha256(f"{run_id}/{req}".encode()).hexdigest()
+    words = [digest[:16], *(digest[n : n + 3] for n in range(16, 16 + 3 * PROMPT_WORDS, 3))]
+    return " ".join([*words, wish] if wish else words)
+
+
 def request_body(
     api: Api,
     run_id: str,
@@ -49,17 +58,16 @@ def request_body(
     *,
     model: str,
     max_tokens: int,
+    prompt: str,
     meeting: Meeting | None = None,
     named: bool = True,
 ) -> bytes:
-    """The request. Its first word is new to any cache.
+    """The request.
 
     Its id, `canary-RUN-000123`, begins as packs expect of our own traffic, is no prefix of another one (SGLang's
     /abort_request matches prefixes), and is no other run's.
     """
     kind, _, number = req.rpartition("-")
-    digest = hashlib.sha256(f"{run_id}/{req}".encode()).hexdigest()
-    prompt = " ".join([digest[:16], *(digest[n : n + 3] for n in range(16, 16 + 3 * PROMPT_WORDS, 3))])
     rid = f"{kind}-{run_id}-{number}"
     where = meeting.fields() if meeting else {}
     if api == "generate":

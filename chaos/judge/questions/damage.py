@@ -1,4 +1,4 @@
-"""What else was done to the target: wrong content, dead or replaced processes, floors, fatal log lines."""
+"""What else was done to the target: dead or replaced processes, floors, fatal log lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from chaos.judge.processes import passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.threads import threads
 from chaos.judge.units import count, listed
-from chaos.judge.windows import load_start
 from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -21,34 +20,12 @@ if TYPE_CHECKING:
     from chaos.model import events as ev
     from chaos.model.verdict import Evidence
 
-ENOUGH_RIGHT = 3
-"""Baseline answers that must all have had the right text before a missing one can be held against a target."""
-
 AFTER_HANGING_UP = "seen only after we hung up on open requests in the teardown"
 
 
 def is_fatal(hit: ev.LogHit) -> bool:
     """Whether a log line shows lasting damage by itself: something ended that does not come back."""
     return hit.klass in ("fatal", "crash") or (hit.klass == "traceback" and hit.ends in ("thread", "process"))
-
-
-def _content(case: Case) -> Answered:
-    """Someone else's text is always wrong; a missing one only where the baseline shows that it is echoed."""
-    checked = case.facts.content
-    if not checked:
-        return not_applicable(fact("the content of answers was not checked"))
-    corrupted = [end for end in checked if end.content == "corrupted"]
-    if corrupted:
-        text = f"{count(len(corrupted), 'answer')} carried wrong content"
-        return yes(fact(text, [end.seq for end in corrupted]), outcome=Outcome.CORRUPTED)
-    loaded_ns = load_start(case.facts)
-    before = [end for end in checked if loaded_ns is not None and end.t_ns <= loaded_ns]
-    calibrated = len(before) >= ENOUGH_RIGHT and all(end.content == "ok" for end in before)
-    missing = [end for end in checked if end.content == "missing" and end not in before and end.ok]
-    if missing and calibrated:
-        text = f"{count(len(missing), 'answer')} lacked the content that every baseline answer had"
-        return yes(fact(text, [end.seq for end in missing]), outcome=Outcome.CORRUPTED)
-    return no(fact(f"{count(len(checked), 'answer')} checked, none wrong"))
 
 
 def _replaced(case: Case) -> Answered:
@@ -193,7 +170,6 @@ def _degraded(_case: Case) -> Answered:
 
 
 DAMAGE = (
-    Question("content-wrong", "Did any answer carry wrong content?", _content),
     Question("replaced", "Was a process replaced without our doing?", _replaced, required=False),
     Question("processes-known", "Were the processes looked at to the end?", _processes_known),
     Question("leaking", "Does a queue keep at rest what it did not hold before the load?", _leaking),
