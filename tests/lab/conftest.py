@@ -29,6 +29,8 @@ def lab(tmp_path) -> Iterator[Callable[..., Lab]]:
         each.close()
     for each in running:
         assert [] == each.stop()
+        logs = [path.read_text() for path in each.folder.glob("*.log")]
+        assert not any(each.spec.build in log for log in logs if each.spec.build != "healthy")
 
 
 @pytest.fixture(scope="session")

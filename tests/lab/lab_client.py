@@ -150,6 +150,35 @@ class Lab:
     def clients(self, count: int, path: str = CHAT, tokens: int = 500) -> list[Client]:
         return [self.client(path, f"session {n} says hello", tokens) for n in range(count)]
 
+    def kill_waiting(self, count: int, prompt: str = "session {n} says hello") -> None:
+        """Hang up on clients none of which has had a token, and wait until the engine has noticed."""
+        before = self.metric(self.decode, "num_aborted_requests_total") or 0
+        with self.transfer_held():
+            clients = [self.client(CHAT, prompt.format(n=n), 500) for n in range(count)]
+            eventually(lambda: count == self.active(self.decode) == self.active(self.prefill), "all wait")
+            for client in clients:
+                client.hang_up()
+            noticed = before + count
+            eventually(lambda: noticed <= (self.metric(self.decode, "num_aborted_requests_total") or 0), "aborts")
+            eventually(lambda: not self.active(self.prefill), "prefill has noticed, too")
+
+    def hangs(self, *, url: str = "", room: int | None = None) -> bool:
+        """Whether a fresh request (routed, or straight to the first pair) gets nothing for a while."""
+        body = {} if room is None else self.pair(room)
+        legs = [self.prefill, self.decode] if room is not None else [url or self.router]
+        clients = [self.client(GENERATE, "are you there", 2, stream=False, url=leg, **body) for leg in legs]
+        return not clients[-1].bytes_within(0.7)
+
+    def pair(self, room: int) -> dict[str, object]:
+        """Body fields by which both legs of a direct request meet."""
+        return {"bootstrap_host": "127.0.0.1", "bootstrap_port": self.bootstrap_port, "bootstrap_room": room}
+
+    def ask_pair(self, room: int, prompt: str = "hello", tokens: int = 3) -> Answer:
+        """A whole request straight to the first pair."""
+        self.client(GENERATE, prompt, tokens, stream=False, url=self.prefill, **self.pair(room))
+        body = body_for(GENERATE, prompt, tokens, stream=False, **self.pair(room))
+        return read_answer(GENERATE, self.http.post(self.decode + GENERATE, json=body))
+
     # ------------------------------------------------------------------ looking and holding
 
     def gates(self, url: str, **gates: str) -> None:

@@ -50,7 +50,11 @@ class Clocks:
     waiting_timeout_s: float = 300.0  # SGLANG_DISAGGREGATION_WAITING_TIMEOUT, decode
     heartbeat_s: float = 5.0  # SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL, decode
     fetch_pause_s: float = 1.0  # between two of the 15 attempts to fetch a prefill's parallel info
-    idle_log_s: float = 30.0  # gauges are written on idle at most this often
+    idle_log_s: float = 30.0  # gauges are written on idle at most this often; memory is checked on idle then, too
+    watchdog_s: float = 300.0  # --watchdog-timeout: a batch that does not end
+    watchdog_grace_s: float = 5.0  # between the watchdog's line and the end it brings
+    jit_s: float = 34.0  # compiling the kernels of a new shape (33.9 s in ai-dynamo/dynamo#9435)
+    deferred_release_s: float = 30.0  # SGLANG_DISAGGREGATION_DEFERRED_DECODE_KV_RELEASE_TIMEOUT
     router_request_s: float = 1800.0  # request_timeout_secs
     router_health_s: float = 60.0
     router_health_timeout_s: float = 5.0

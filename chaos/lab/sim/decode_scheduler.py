@@ -74,7 +74,7 @@ class DecodeScheduler(Scheduler):
         """Give up queued rooms, with a notice to prefill; running requests end at the next step, without one."""
         for item in (*self.prealloc_queue, *self.transfer_queue):
             if (abort_all or item.req.rid.startswith(rid)) and not item.req.fake:
-                self._give_up(item, ABORTED_BY_REQUEST)
+                self.give_up(item, ABORTED_BY_REQUEST)
         for req in [each for each in self.retracted_queue if abort_all or each.rid.startswith(rid)]:
             self.retracted_queue.remove(req)
             self.finish(req, ABORTED_WAITING)
@@ -83,7 +83,8 @@ class DecodeScheduler(Scheduler):
                 req.to_finish = ABORTED_RUNNING
         self.wake()
 
-    def _give_up(self, item: DecodeReq, reason: str) -> None:
+    def give_up(self, item: DecodeReq, reason: str) -> None:
+        """End a queued room by an abort or a timeout; a seam for builds."""
         if item.fail(reason):
             self.notify_abort(item)
 
@@ -127,7 +128,7 @@ class DecodeScheduler(Scheduler):
         """Fail, resume, admit and start whatever can be."""
         self._drop_failed()
         self._take_transferred()
-        self._resume_retracted()
+        self.resume_retracted()
         self._admit()
 
     def _drop_failed(self) -> None:
@@ -161,11 +162,12 @@ class DecodeScheduler(Scheduler):
                 self.prealloc_queue += waiting[position:]
                 return
             if req.fake:
-                self._start(req, kv.make_kv(req.tokens))
+                self.start(req, kv.make_kv(req.tokens))
             else:
-                self._send_metadata(item)
+                self.ask_for_kv(item)
 
-    def _send_metadata(self, item: DecodeReq) -> None:
+    def ask_for_kv(self, item: DecodeReq) -> None:
+        """Tell prefill where the KV of an admitted request goes; a seam for builds."""
         item.poll = KVPoll.WAITING_FOR_INPUT
         item.sent_at = time.monotonic()
         self.transfer_queue.append(item)
@@ -179,9 +181,9 @@ class DecodeScheduler(Scheduler):
             return
         for item in [item for item in self.transfer_queue if item.poll is KVPoll.SUCCESS]:
             self.transfer_queue.remove(item)
-            self._start(item.req, item.kv)
+            self.start(item.req, item.kv)
 
-    def _start(self, req: Req, received: bytes) -> None:
+    def start(self, req: Req, received: bytes) -> None:
         """The first token comes with the transfer; a request that wants no more never takes a decode step."""
         req.continuation = kv.Continuation.of(received)
         if req.max_new_tokens <= 1:
@@ -199,7 +201,7 @@ class DecodeScheduler(Scheduler):
             elapsed = now - item.sent_at
             if elapsed > self.clocks.waiting_timeout_s and item.poll is KVPoll.WAITING_FOR_INPUT:
                 self.log.once(_SLOW_TRANSFER)
-                self._give_up(item, f"Request {item.room} timed out after {elapsed:.1f}s in KVPoll.WaitingForInput")
+                self.give_up(item, f"Request {item.room} timed out after {elapsed:.1f}s in KVPoll.WaitingForInput")
                 self.wake()
 
     # ------------------------------------------------------------------ steps
@@ -266,7 +268,8 @@ class DecodeScheduler(Scheduler):
             "#new_token_ratio: 0.7000 -> 1.0000"
         )
 
-    def _resume_retracted(self) -> None:
+    def resume_retracted(self) -> None:
+        """Put retracted requests back, oldest first, as memory allows; a seam for builds."""
         while self.retracted_queue:
             req = self.retracted_queue[0]
             if not self.pool.reserve(req.rid, min(req.prompt_len + req.generated + _GROW_BY, self.pool.tokens)):

@@ -42,7 +42,7 @@ class Dispatcher:
     """Sends requests to pairs."""
 
     def __init__(self, workers: Workers, http: aiohttp.ClientSession, *, clocks: Clocks, page: Exposition) -> None:
-        self._workers = workers
+        self.workers = workers
         self._http = http
         self._clocks = clocks
         self._page = page
@@ -67,7 +67,7 @@ class Dispatcher:
         return response
 
     async def _attempt(self, request: web.Request, body: dict[str, object], left: Left) -> web.StreamResponse:
-        prefill, decode = self._workers.select("prefill"), self._workers.select("decode")
+        prefill, decode = self.workers.select("prefill"), self.workers.select("decode")
         if isinstance(prefill, str) or isinstance(decode, str):
             error = prefill if isinstance(prefill, str) else decode
             lines.gateway("ERROR", _LOG, f"Failed to select PD pair error={error}")
@@ -80,21 +80,22 @@ class Dispatcher:
             "bootstrap_room": room,
         }
         for worker in (prefill, decode):
-            self._workers.started(worker, 1)
+            self.workers.started(worker, 1)
         try:
             return await self._exchange(request, json.dumps(addressed).encode(), prefill, decode, left)
         finally:
             for worker in (prefill, decode):
-                self._workers.started(worker, -1)
+                self.workers.started(worker, -1)
 
     async def _exchange(
         self, request: web.Request, payload: bytes, prefill: Worker, decode: Worker, left: Left
     ) -> web.StreamResponse:
-        posts = [asyncio.create_task(self._post(worker, request.path, payload)) for worker in (prefill, decode)]
+        posts = [asyncio.create_task(self.post(worker, request.path, payload)) for worker in (prefill, decode)]
         try:
             from_prefill, from_decode = await asyncio.gather(*posts)
         except asyncio.CancelledError:
             _drop_answered(posts)
+            self.on_client_left(prefill)
             raise
         try:
             if isinstance(from_decode, str):
@@ -132,15 +133,18 @@ class Dispatcher:
                 if not isinstance(reply, str):
                     reply.close()
 
-    async def _post(self, worker: Worker, path: str, payload: bytes) -> aiohttp.ClientResponse | str:
+    def on_client_left(self, prefill: Worker) -> None:
+        """The client left before the pair had answered: nobody's fault; a seam for builds."""
+
+    async def post(self, worker: Worker, path: str, payload: bytes) -> aiohttp.ClientResponse | str:
         """Headers of one worker's answer, or what went wrong."""
         try:
             reply = await self._http.post(worker.url + path, data=payload, headers={"Content-Type": "application/json"})
         except (aiohttp.ClientError, TimeoutError) as error:
-            self._workers.result(worker, ok=False)
+            self.workers.result(worker, ok=False)
             self._page.inc("smg_worker_errors_total", worker_type=worker.kind, error_type=type(error).__name__)
             return f"error sending request for url ({worker.url}{path}): {error}"
-        self._workers.result(worker, ok=reply.status < 500)
+        self.workers.result(worker, ok=reply.status < 500)
         self._page.inc("smg_router_upstream_responses_total", status_code=str(reply.status))
         return reply
 

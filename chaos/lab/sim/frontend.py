@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from chaos.lab.sim import kv, lines
 from chaos.lab.sim.bodies import BadRequestError
@@ -26,6 +26,10 @@ FORCED_STREAM_INTERVAL = 50  # tokens after which an answer that is not streamed
 
 class Frontend:
     """Requests by id, between the HTTP handlers and the schedulers."""
+
+    health_generates: ClassVar[bool] = (
+        True  # SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION; without it /health is a constant
+    )
 
     def __init__(self, ranks: DataParallel, clocks: Clocks, metrics: NodeMetrics) -> None:
         self.ranks = ranks
@@ -92,7 +96,7 @@ class Frontend:
     def client_left(self, req: Req, *, headers_sent: bool) -> float:
         """Arrange the abort of a request whose client left; seconds until the engine notices."""
         if headers_sent:
-            self._abort_later(req)
+            self.abort_later(req)
             return self.clocks.stream_abort_delay_s
         poll = self.clocks.disconnect_poll_s
         wait = poll - (time.monotonic() - req.last_event_at) % poll
@@ -101,7 +105,7 @@ class Frontend:
         def on_next_output() -> None:
             timer.cancel()
             if req.stream:
-                self._abort_later(req)  # the first chunk starts the response, whose client is found gone at once
+                self.abort_later(req)  # the first chunk starts the response, whose client is found gone at once
             else:
                 self._noticed(req, 3)
 
@@ -110,10 +114,11 @@ class Frontend:
 
     def stream_ended(self, req: Req) -> float:
         """A stream ended in the normal way: the same abort is sent, and finds nothing. Seconds until it is over."""
-        self._abort_later(req)
+        self.abort_later(req)
         return self.clocks.stream_abort_delay_s
 
-    def _abort_later(self, req: Req) -> None:
+    def abort_later(self, req: Req) -> None:
+        """Send the abort when its delay is over (`create_abort_task`); a seam for builds."""
         asyncio.get_running_loop().call_later(self.clocks.stream_abort_delay_s, self.abort, req.rid)
 
     def _noticed(self, req: Req, kind: int) -> None:

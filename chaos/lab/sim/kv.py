@@ -57,17 +57,18 @@ class Continuation:
 
     seed: int
     secret: str
+    begins_at: int = 0  # the token from which on these KV bytes are read
 
     @classmethod
-    def of(cls, kv: bytes) -> Continuation:
+    def of(cls, kv: bytes, *, begins_at: int = 0) -> Continuation:
         """What follows from these KV bytes."""
         secrets = _SECRET.findall(read_kv(kv))
         seed = int.from_bytes(hashlib.blake2b(kv, digest_size=8).digest(), "big")
-        return cls(seed=seed, secret=secrets[-1] if secrets else "")
+        return cls(seed=seed, secret=secrets[-1] if secrets else "", begins_at=begins_at)
 
     def token(self, index: int) -> str:
         """Text of the `index`-th generated token."""
-        if index == 0 and self.secret:
+        if index == self.begins_at and self.secret:
             return self.secret
         # splitmix64: any bit of the KV changes every word after it
         mixed = (self.seed + index * 0x9E3779B97F4A7C15) & _MASK

@@ -19,7 +19,6 @@ from chaos.lab.sim.generation import Generation
 from chaos.lab.sim.rank_process import RankGroup, RankProcess
 from chaos.lab.sim.ranks import DataParallel, Rank, rank_name
 from chaos.lab.sim.scheduler import Parts
-from chaos.lab.sim.stats import NodeMetrics
 from chaos.lab.sim.tracking import Tracking
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class EngineNode(ABC):
         self.config = config
         self.build = BUILDS[config.build]
         settings = config.settings
-        self.metrics = NodeMetrics(engine_type=role, model=settings.model, pid=os.getpid())
+        self.metrics = self.build.metrics(engine_type=role, model=settings.model, pid=os.getpid())
         shared = Gates(gates)
         self.parts = tuple(
             Parts(
@@ -49,7 +48,7 @@ class EngineNode(ABC):
                 pool=self.build.pool(
                     tokens=max(1, settings.kv_tokens // settings.dp), slots=max(1, slots // settings.dp)
                 ),
-                metrics=NodeMetrics(
+                metrics=self.build.metrics(
                     engine_type=role,
                     model=settings.model,
                     pid=os.getpid(),
@@ -101,6 +100,7 @@ class EngineNode(ABC):
             Generation(frontend, model=settings.model, context_len=settings.context_len).add_routes(app)
             endpoints.add_routes(app)
             await process.serve_app(app, self.config.sockets["http"])
+            asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, ranks.continued)
             tasks.create_task(ranks.run())
             await frontend.warm_up()
             # a lab stands for an engine that has been up for a while: its gauges have been written once

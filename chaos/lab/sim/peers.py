@@ -36,6 +36,12 @@ class PeerEvents(Protocol):
     def on_peer_lost(self, peer: PrefillPeer) -> None:
         """It was healthy before and does not answer any more."""
 
+    def halt(self) -> None:
+        """A send blocks the scheduler's own thread."""
+
+    def go(self) -> None:
+        """It got through."""
+
 
 @dataclass(slots=True, eq=False)
 class PrefillPeer:
@@ -71,7 +77,7 @@ class Peers:
         self._agent = agent
         self._kv_port = kv_port
         self._clocks = clocks
-        self._events = events
+        self.events = events
         self._peers: dict[str, PrefillPeer] = {}
         self._lost: set[str] = set()
         self._own: zmq.Socket[bytes] = zmq.Context.instance().socket(
@@ -121,10 +127,14 @@ class Peers:
         socket.send_multipart(frames)
 
     def connect(self, where: str) -> zmq.Socket[bytes]:
-        """A socket to a rank's control socket; a seam for builds."""
+        """A socket to a rank's control socket."""
         socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PUSH)
+        self.set_options(socket)
         socket.connect(where)
         return socket
+
+    def set_options(self, socket: zmq.Socket[bytes]) -> None:
+        """Options of a socket before it connects (none before 0.5.17); a seam for builds."""
 
     # ------------------------------------------------------------------ discovery and heartbeat
 
@@ -150,12 +160,12 @@ class Peers:
                 continue
             peer.sockets = {at: self.connect(where) for at, where in found.items()}
             self._register(peer)
-            self._events.on_peer_ready(peer)
+            self.events.on_peer_ready(peer)
             return
         reason = f"Could not fetch prefill parallel info from {peer.addr} after {FETCH_ATTEMPTS} attempts"
         self.log(reason)
         self._peers.pop(peer.addr, None)
-        self._events.on_peer_unknown(peer, reason)
+        self.events.on_peer_unknown(peer, reason)
 
     async def heartbeat(self) -> None:
         """Ask every known prefill's bootstrap server whether it lives, until cancelled."""
@@ -164,7 +174,7 @@ class Peers:
             for peer in [peer for peer in self._peers.values() if peer.ready]:
                 peer.missed = 0 if await self._is_alive(peer) else peer.missed + 1
                 if peer.missed >= HEARTBEAT_MAX_FAILURES:
-                    self._drop(peer)
+                    self.drop(peer)
 
     async def _is_alive(self, peer: PrefillPeer) -> bool:
         try:
@@ -173,8 +183,9 @@ class Peers:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    def _drop(self, peer: PrefillPeer) -> None:
+    def drop(self, peer: PrefillPeer) -> None:
+        """Forget a prefill that died, its sockets with it; the next request looks it up anew. A seam for builds."""
         self._peers.pop(peer.addr, None)
         self._lost.add(peer.addr)
         peer.close()
-        self._events.on_peer_lost(peer)
+        self.events.on_peer_lost(peer)

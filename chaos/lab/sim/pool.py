@@ -52,6 +52,10 @@ class KvPool:
         self._used += more
         return True
 
+    def lose(self, owner: str) -> None:
+        """Forget an owner without giving back its tokens: a leak, for builds that have one."""
+        self._held.pop(owner, None)
+
     def free(self, owner: str) -> None:
         """Give back what `owner` holds; nothing when it holds nothing."""
         self._used -= self._held.pop(owner, 0)

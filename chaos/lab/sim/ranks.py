@@ -71,6 +71,11 @@ class DataParallel:
         for scheduler in self.schedulers:
             scheduler.wake()
 
+    def continued(self) -> None:
+        """The process goes on after a SIGSTOP."""
+        for scheduler in self.schedulers:
+            scheduler.continued()
+
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:

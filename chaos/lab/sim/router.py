@@ -11,11 +11,11 @@ import aiohttp
 from aiohttp import web
 
 from chaos.lab.sim import lines, process
-from chaos.lab.sim.dispatch import Dispatcher, Left
+from chaos.lab.sim.builds import BUILDS
+from chaos.lab.sim.dispatch import Left
 from chaos.lab.sim.exposition import Exposition
 from chaos.lab.sim.generation import PATHS
 from chaos.lab.sim.router_families import ROUTER_FAMILIES
-from chaos.lab.sim.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +38,9 @@ class Router:
             connector=aiohttp.TCPConnector(limit=0, force_close=True),
             auto_decompress=False,
         )
-        self.workers = Workers(config.prefill, config.decode, clocks=clocks, page=self.page, http=self.http)
-        self.dispatcher = Dispatcher(self.workers, self.http, clocks=clocks, page=self.page)
+        build = BUILDS[config.build]
+        self.workers = build.workers(config.prefill, config.decode, clocks=clocks, page=self.page, http=self.http)
+        self.dispatcher = build.dispatcher(self.workers, self.http, clocks=clocks, page=self.page)
         self.disconnects: list[dict[str, object]] = []
 
     async def run(self, ready: Callable[[], None]) -> None:

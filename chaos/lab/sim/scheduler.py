@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ class Scheduler(ABC):
         self._goes = asyncio.Event()
         self._goes.set()
         self._health_checks_dropped = 0
+        self._ticked_at = self._busy_at = time.monotonic()
 
     def wake(self) -> None:
         """Something changed: look at the queues."""
@@ -103,6 +105,13 @@ class Scheduler(ABC):
     def go(self) -> None:
         """Turn again."""
         self._goes.set()
+
+    def continued(self) -> None:
+        """The process goes on after a SIGSTOP."""
+        self.on_continued(time.monotonic() - self._ticked_at)
+
+    def on_continued(self, away_s: float) -> None:  # noqa: B027, a healthy engine goes on as if nothing had been
+        """How long it was away, at least; a seam for builds."""
 
     # ------------------------------------------------------------------ what each side does in its own way
 
@@ -174,8 +183,28 @@ class Scheduler(ABC):
             await asyncio.sleep(min(0.25, lag / 20))
             await self.turn()
             self.on_tick()
-            if time.monotonic() - self.metrics.last_write > lag and self.is_fully_idle():
+            self._ticked_at = time.monotonic()
+            if not self.is_fully_idle():
+                self._busy_at = self._ticked_at
+            elif self._ticked_at - self._busy_at > lag:
+                self._check_memory()
+            if self._ticked_at - self.metrics.last_write > lag and self.is_fully_idle():
                 self.metrics.write(self.stats())
+
+    def _check_memory(self) -> None:
+        """The strict check on idle (SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE): a leak ends the server."""
+        try:
+            self._assert_nothing_is_held()
+        except ValueError:
+            self.log(f"Scheduler hit an exception: {traceback.format_exc()}")
+            self.end_server()
+
+    def _assert_nothing_is_held(self) -> None:
+        if self.pool.used:
+            raise ValueError(
+                f"pool memory leak detected! available_size={self.pool.available}, evictable_size=0, protected_size=0, "
+                f"max_total_num_tokens={self.pool.tokens}"
+            )
 
     def flush_cache(self) -> bool:
         """Flush only when fully idle, as the engine does."""

@@ -18,7 +18,7 @@ from chaos.lab.sim.lines import Log
 from chaos.lab.sim.rooms import KVPoll
 
 if TYPE_CHECKING:
-    from chaos.lab.sim.control import PrefillManager
+    from chaos.lab.sim.control import PrefillManager, TransferInfo
     from chaos.lab.sim.stats import NodeMetrics
 
 WORKERS = 4  # SGLANG_DISAGGREGATION_QUEUE_SIZE
@@ -61,18 +61,18 @@ class TransferWorkers:
                 tasks.create_task(self._worker())
 
     async def _worker(self) -> None:
-        links: dict[str, _Link] = {}
+        links: Links = {}
         try:
             while True:
                 room, kv = await self._queue.get()
                 await self.gates.passed(TRANSFER)
-                await self._transfer(room, kv, links)
+                await self.transfer(room, kv, links)
         finally:
             for link in links.values():
                 link.close()
 
-    async def _transfer(self, room: int, kv: bytes, links: dict[str, _Link]) -> None:
-        """One room, whatever comes of it."""
+    async def transfer(self, room: int, kv: bytes, links: Links) -> None:
+        """One room, whatever comes of it; a seam for builds."""
         rooms = self.manager.rooms
         if rooms.poll(room) is KVPoll.FAILED or not rooms.known(room):
             return  # it ended while it waited here
@@ -86,29 +86,33 @@ class TransferWorkers:
             rooms.fail(room, str(error))
         self.manager.wake()
 
-    async def send(self, room: int, kv: bytes, links: dict[str, _Link]) -> None:
-        """Move one room's KV to its decode node and wait until it has arrived; a seam for builds."""
+    async def send(self, room: int, kv: bytes, links: Links) -> None:
+        """Move one room's KV to its decode node and wait until it has arrived."""
         info = self.manager.transfer_infos[room]
         self.manager.rooms.move(room, KVPoll.TRANSFERRING)
+        await self.deliver(info, room, kv, links)
+        if self.manager.rooms.known(room):  # it may have been aborted and cleared meanwhile
+            self.manager.rooms.move(room, KVPoll.SUCCESS)
+
+    async def deliver(self, info: TransferInfo, room: int, kv: bytes, links: Links) -> None:
+        """The bytes themselves, whatever has become of the room."""
         began = time.monotonic()
         peer = self.manager.peers[info.agent]
         link = links.get(info.agent)
         if link is None:
-            link = links[info.agent] = await _Link.open(peer.host, peer.kv_port)
+            link = links[info.agent] = await Link.open(peer.host, peer.kv_port)
         try:
             await asyncio.sleep(self.least_s)
             await link.send(room, kv)
         except (OSError, EOFError, TransportError):
             links.pop(info.agent).close()
             raise
-        if self.manager.rooms.known(room):  # it may have been aborted and cleared meanwhile
-            self.manager.rooms.move(room, KVPoll.SUCCESS)
         took = max(time.monotonic() - began, 1e-6)
         self.metrics.observe("kv_transfer_latency_ms", took * 1000)
         self.metrics.observe("kv_transfer_speed_gb_s", len(kv) / took / 1e9)
 
 
-class _Link:
+class Link:
     """One connection to a decode node's KV port."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,10 +120,12 @@ class _Link:
         self._writer = writer
 
     @classmethod
-    async def open(cls, host: str, port: int) -> _Link:
+    async def open(cls, host: str, port: int) -> Link:
+        """Connect."""
         return cls(*await asyncio.open_connection(host, port))
 
     async def send(self, room: int, kv: bytes) -> None:
+        """Send one room's KV; TransportError when it did not arrive whole."""
         self._writer.write(_HEADER.pack(_MAGIC, room, len(kv), checksum(kv)) + kv)
         await self._writer.drain()
         acked, ok = _ACK.unpack(await self._reader.readexactly(_ACK.size))
@@ -127,7 +133,11 @@ class _Link:
             raise TransportError(f"NIXL transfer encountered ERR {room=}")
 
     def close(self) -> None:
+        """Close it."""
         self._writer.close()
+
+
+Links = dict[str, Link]  # a worker's, by agent
 
 
 class KvSink(Protocol):

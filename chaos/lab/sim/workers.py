@@ -33,6 +33,7 @@ class Worker:
     failures: int = 0
     opened_at: float | None = None
     active: int = 0
+    given_up: bool = False  # never checked again
 
 
 class Workers:
@@ -51,8 +52,8 @@ class Workers:
             *(Worker(each.url, "prefill", each.bootstrap_port) for each in prefill),
             *(Worker(each.url, "decode", 0) for each in decode),
         ]
-        self._clocks = clocks
-        self._page = page
+        self.clocks = clocks
+        self.page = page
         self._http = http
         self._turn = {"prefill": itertools.count(), "decode": itertools.count()}
 
@@ -63,12 +64,16 @@ class Workers:
         mine = [worker for worker in self.all if worker.kind == kind]
         if not any(worker.healthy for worker in mine):
             return f"No {kind} workers available. Please check if {kind} servers are configured and healthy."
-        usable = [worker for worker in mine if worker.healthy and not self._is_open(worker)]
+        usable = [worker for worker in mine if worker.healthy and not self.passed_over(worker)]
         if not usable:
             return f"No available {kind} workers (all circuits open or unhealthy)"
         worker = usable[next(self._turn[kind]) % len(usable)]
-        self._page.inc("smg_worker_selection_total", worker_type=kind, worker=worker.url)
+        self.page.inc("smg_worker_selection_total", worker_type=kind, worker=worker.url)
         return worker
+
+    def passed_over(self, worker: Worker) -> bool:
+        """Whether selection leaves a healthy worker out; a seam for builds."""
+        return self.is_open(worker)
 
     def is_ready(self) -> bool:
         """Whether a pair can be chosen."""
@@ -76,54 +81,61 @@ class Workers:
 
     # ------------------------------------------------------------------ breaker
 
-    def _is_open(self, worker: Worker) -> bool:
-        return worker.opened_at is not None and time.monotonic() - worker.opened_at < self._clocks.breaker_open_s
+    def is_open(self, worker: Worker) -> bool:
+        """Whether its breaker is open."""
+        return worker.opened_at is not None and time.monotonic() - worker.opened_at < self.clocks.breaker_open_s
 
     def result(self, worker: Worker, *, ok: bool) -> None:
         """Count the outcome of a request."""
-        self._page.inc("smg_worker_cb_outcomes_total", worker=worker.url, outcome="success" if ok else "failure")
+        self.page.inc("smg_worker_cb_outcomes_total", worker=worker.url, outcome="success" if ok else "failure")
         if ok:
             worker.failures, worker.opened_at = 0, None
         else:
             worker.failures += 1
             if worker.failures >= BREAKER_OPENS_AFTER:
                 worker.opened_at = time.monotonic()
-        self._page.set("smg_worker_cb_state", 1.0 if self._is_open(worker) else 0.0, worker=worker.url)
+        self.page.set("smg_worker_cb_state", 1.0 if self.is_open(worker) else 0.0, worker=worker.url)
 
     def started(self, worker: Worker, by: int) -> None:
         """Count requests in flight."""
         worker.active += by
-        self._page.set("smg_worker_requests_active", worker.active, worker=worker.url)
+        self.page.set("smg_worker_requests_active", worker.active, worker=worker.url)
 
     # ------------------------------------------------------------------ health
 
     async def keep_checking(self) -> None:
         """Check every worker at the health interval, until cancelled."""
         while True:
-            await asyncio.sleep(self._clocks.router_health_s)
+            await asyncio.sleep(self.clocks.router_health_s)
             await self.check_all()
 
     async def check_all(self) -> None:
         """One round of health checks."""
         async with asyncio.TaskGroup() as tasks:
             for worker in self.all:
-                tasks.create_task(self._check(worker))
+                if not worker.given_up:
+                    tasks.create_task(self._check(worker))
         for kind in ("prefill", "decode"):
-            self._page.set("smg_worker_pool_size", sum(w.kind == kind for w in self.all), worker_type=kind)
+            self.page.set("smg_worker_pool_size", sum(w.kind == kind for w in self.all), worker_type=kind)
+
+    def lost(self, worker: Worker) -> None:
+        """Select it no more."""
+        worker.healthy = False
+        lines.gateway("WARN", "core::worker", f"Worker {worker.url} is unhealthy")
+        self.page.set("smg_worker_health", 0.0, worker=worker.url)
 
     async def _check(self, worker: Worker) -> None:
-        timeout = max(self._clocks.router_health_timeout_s, _LEAST_HEALTH_TIMEOUT_S)
+        timeout = max(self.clocks.router_health_timeout_s, _LEAST_HEALTH_TIMEOUT_S)
         try:
             async with self._http.get(f"{worker.url}/health", timeout=aiohttp.ClientTimeout(total=timeout)) as reply:
                 ok = reply.status == 200
         except (aiohttp.ClientError, TimeoutError):
             ok = False
-        self._page.inc("smg_worker_health_checks_total", worker_type=worker.kind, result="success" if ok else "failure")
+        self.page.inc("smg_worker_health_checks_total", worker_type=worker.kind, result="success" if ok else "failure")
         worker.failed_checks = 0 if ok else worker.failed_checks + 1
         if ok and not worker.healthy:
             worker.healthy = True
             lines.gateway("INFO", "core::worker", f"Worker {worker.url} is healthy")
         elif worker.healthy and worker.failed_checks >= UNHEALTHY_AFTER:
-            worker.healthy = False
-            lines.gateway("WARN", "core::worker", f"Worker {worker.url} is unhealthy")
-        self._page.set("smg_worker_health", float(worker.healthy), worker=worker.url)
+            self.lost(worker)
+        self.page.set("smg_worker_health", float(worker.healthy), worker=worker.url)
