@@ -25,7 +25,7 @@ check: $(STAMP) ## lint, types, formatting
 test: check ## all checks and all tests
 	$(BIN)/pytest
 
-# PYTEST passes arguments on. Dynamo wherever it can be installed; of SGLang what is installed, or what PDCHAOS_REAL=sglang@0.5.14,… names.
+# PYTEST passes arguments on. Dynamo where it can be installed, of SGLang what is; what PDCHAOS_REAL=dynamo,sglang@0.5.14,… names must be.
 test-real: $(STAMP) ## tests against real engines (minutes; root, for Dynamo's network namespace)
 	$(BIN)/pytest -m real tests/real $(PYTEST)
 

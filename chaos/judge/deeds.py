@@ -56,13 +56,18 @@ def dying_words(facts: Facts, hit: ev.LogHit) -> bool:
 
 
 def sent_by_us(facts: Facts, hit: ev.LogHit) -> bool:
-    """Whether a node complains of a frame that we sent it ourselves: no bug of its peers made it, whatever it says."""
+    """Whether a node complains of what we had sent to it: no bug of its peers made it, whatever the line says.
+
+    That is a frame of our own, or any message of a peer that we restarted as a variant which speaks otherwise.
+    """
     kinds = {fault.id: fault.kind for fault in facts.plan.faults}
-    return any(
-        kinds.get(step.fault, step.kind) == "foreign-frame" and step.t_ns <= hit.t_ns
-        for step in facts.steps
-        if step.ok and _applied_to(step, hit.node)
-    )
+    for step in facts.steps:
+        if not step.ok or step.stage != "applied" or step.t_ns > hit.t_ns:
+            continue
+        kind = kinds.get(step.fault, step.kind)
+        if (kind == "foreign-frame" and hit.node in step.nodes) or (kind == "restart" and step.reversal == "restart"):
+            return True
+    return False
 
 
 def hung_up_ns(facts: Facts) -> int | None:

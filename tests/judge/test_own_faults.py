@@ -296,6 +296,17 @@ def test_a_thread_that_dies_of_our_frame_is_a_wedge_without_an_upstream_bug_to_b
     assert (Outcome.WEDGED, "example/engine#1", "2.0") == blamed("abort-frame")
 
 
+def test_a_thread_that_dies_of_a_variant_of_its_peer_is_not_blamed_on_an_upstream_bug() -> None:
+    def blamed(reversal: str) -> str:
+        told = faulted(kind="restart", lasts_s=10.0)
+        told.fault("decode-0", "restart", ends=True, reversal=reversal).restart("decode-0").fatal().go(5)
+        told.fault("decode-0", "restart", ends=True, reversal=reversal, stages=("reverted", "revert-verified"))
+        told.restart("decode-0").phase("recovery").reply = HANG
+        return judge(told.go(45).finish()).causes[0].upstream
+
+    assert ("", "example/engine#1") == (blamed("restart"), blamed("none"))
+
+
 def test_a_frame_that_is_ignored_is_healthy() -> None:
     told = faulted(kind="abort-frame").fault("prefill-0", "abort-frame").phase("recovery")
     assert Outcome.HEALTHY == judge(told.recovered().finish()).outcome
