@@ -82,7 +82,7 @@ def crashed_window(case: Case) -> Window | None:
 def culprit(case: Case) -> str:
     """The one node that all failing pairs share and no serving pair has; the router, where every pair serves."""
     runs = wedged_runs(case)
-    pairs = [run for run in case.runs if runs and run.window is runs[0].window and run.path.kind == "direct"]
+    pairs = [run for run in case.runs if runs and run.window is runs[0].window and run.path.kind != "routed"]
     failing = [run for run in pairs if run in runs]
     serving = {node for run in pairs if run.state is State.SERVES for node in run.path.nodes}
     if not serving:

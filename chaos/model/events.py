@@ -155,7 +155,10 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Path(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A way a request can take. `id` is `routed` or `prefill-0>decode-1`; `examined` says a canary takes it."""
+    """A way a request can take; `examined` says a canary takes it.
+
+    `id` is `routed`, `prefill-0>decode-1` or, for one data-parallel rank of a pair, `prefill-0>decode-1 dp0`.
+    """
 
     id: str
     kind: Literal["routed", "direct", "rank"]
@@ -163,6 +166,8 @@ class Path(Record, frozen=True, kw_only=True, omit_defaults=True):
     examined: bool = True
     reason: str = ""  # why it is not examined
     ranks: int = 1  # data-parallel ranks that its canaries take in turn
+    rank: int = 0  # of kind `rank`: the data-parallel rank that the rooms of its canaries choose,
+    of_ranks: int = 1  # among so many
 
 
 class EngineTimeout(Record, frozen=True, kw_only=True, omit_defaults=True):

@@ -91,3 +91,17 @@ def test_one_of_eight_ranks_that_hangs_is_a_partial_loss() -> None:
     verdict = judge(told.go(60).finish())
     assert verdict.wedge is not None
     assert (Outcome.WEDGED, False) == (verdict.outcome, verdict.wedge.total)
+
+
+def test_a_rank_that_hangs_is_named_while_its_sibling_serves() -> None:
+    nodes = ("prefill-0", "decode-0")
+    ranks = [ev.Path(id=f"prefill-0>decode-0 dp{n}", kind="rank", nodes=nodes, rank=n, of_ranks=2) for n in (0, 1)]
+    told = play(paths=(PATHS[0], *ranks)).load().wave()
+    told.replies["prefill-0>decode-0 dp1"] = HANG
+    verdict = judge(told.go(60).finish())
+    assert verdict.wedge is not None
+    assert (Outcome.WEDGED, False, ("prefill-0>decode-0 dp1",)) == (
+        verdict.outcome,
+        verdict.wedge.total,
+        verdict.wedge.paths,
+    )

@@ -25,7 +25,7 @@ from chaos.engine.probes.canary import (
 )
 from chaos.engine.probes.http import make_http
 from chaos.engine.probes.pairs import MOST_PAIRS, Rendezvous, host_of, rendezvous, rooms
-from chaos.model.events import RequestEnded, RequestOverdue, RequestStarted
+from chaos.model.events import Path, RequestEnded, RequestOverdue, RequestStarted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -71,8 +71,17 @@ async def test_of_very_many_pairs_so_many_are_examined_that_each_node_is_in_one(
     assert all("one of 21 pairs" in path.reason for path in left)
 
 
-async def test_ranks_of_either_side_take_turns() -> None:
-    assert [1, 4] == [path.ranks for path in (await found(1, 1, dp_size=4)).seen.paths]
+async def test_each_data_parallel_rank_of_a_pair_is_a_path_of_its_own() -> None:
+    seen = (await found(1, 1, dp_size=4)).seen
+    ranks = [path for path in seen.paths if path.kind == "rank"]
+    assert [f"prefill-0>decode-0 dp{rank}" for rank in range(4)] == [path.id for path in ranks]
+    assert [(rank, 4, ("prefill-0", "decode-0")) for rank in range(4)] == [(p.rank, p.of_ranks, p.nodes) for p in ranks]
+    assert ["routed"] == [path.id for path in seen.paths if path.kind != "rank"]
+
+
+async def test_very_many_ranks_of_pairs_take_turns() -> None:
+    assert MOST_PAIRS < 2 * 2 * 8
+    assert [1, 8, 8, 8, 8] == [path.ranks for path in (await found(2, 2, dp_size=8)).seen.paths]
 
 
 @pytest.mark.parametrize(
@@ -90,13 +99,24 @@ async def test_a_target_may_say_by_which_host_decode_reaches_prefill() -> None:
     assert Rendezvous(host="prefill.cluster", port=7) == rendezvous(seen.nodes[1])
 
 
-def test_rooms_of_a_path_reach_every_rank_in_turn_and_paths_do_not_share_them() -> None:
-    one, other = list(itertools.islice(rooms(), 64)), list(itertools.islice(rooms(), 64))
+def test_rooms_of_a_pair_reach_every_rank_in_turn_and_paths_do_not_share_them() -> None:
+    pair = Path(id="prefill-0>decode-0", kind="direct", nodes=("prefill-0", "decode-0"))
+    one, other = list(itertools.islice(rooms(pair), 64)), list(itertools.islice(rooms(pair), 64))
     for ranks in (1, 2, 3, 8):
         for start in range(32):
             assert set(range(ranks)) == {room % ranks for room in one[start : start + ranks]}
     assert not {*one} & {*other}
     assert 0 <= min(one) < max(one) < 1 << 63
+
+
+def test_rooms_of_a_rank_choose_that_rank_only_and_are_never_the_same() -> None:
+    for rank in range(3):
+        path = Path(
+            id=f"prefill-0>decode-0 dp{rank}", kind="rank", nodes=("prefill-0", "decode-0"), rank=rank, of_ranks=3
+        )
+        numbers = list(itertools.islice(rooms(path), 64))
+        assert {rank} == {room % 3 for room in numbers}
+        assert 64 == len({*numbers})
 
 
 # ---------------------------------------------------------------------------------------------- on the wire

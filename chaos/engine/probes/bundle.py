@@ -177,7 +177,7 @@ def _routes(setup: Setup, found: Discovery) -> list[Route]:
         at = rendezvous(prefill)
         if at is None:
             raise ValueError(f"{path.id} is examined, but nobody knows where decode finds {prefill.node.id}")
-        pair = Pair(url=_asked(prefill, api), at=at, rooms=rooms())
+        pair = Pair(url=_asked(prefill, api), at=at, rooms=rooms(path))
         url, named = _asked(decode, api), decode.pack.rid
         routes.append(Route(path=path.id, url=url, api=api, pair=pair, named=named, soon=soon))
     return routes

@@ -2,7 +2,8 @@
 
 A request reaches a chosen pair when the same body goes to both servers with the prefill's bootstrap host and port and
 a room that is nobody else's; with several data-parallel ranks the room also chooses the rank (`room % dp_size`, sglang
-0.5.9 and later). So rooms of a path are consecutive numbers from a random start: every rank gets its turn.
+0.5.9 and later). So each rank of a pair is a path of its own, while they are few; else the rooms of a pair are
+consecutive numbers, and every rank gets its turn.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from chaos.engine.probes.discover import FoundNode
 
 MOST_PAIRS = 16
-"""With more pairs than this each node is asked in one pair only: what is looked at must not grow as P times D."""
+"""With more pairs than this each node is asked in one pair only: what is looked at must not grow as P times D.
+
+With more ranks of pairs than this the ranks take turns.
+"""
 ROOM_BITS = 62
 """Rooms are 63-bit numbers; a start below half of that leaves room to count."""
 
@@ -58,27 +62,34 @@ def pair_paths(nodes: Sequence[FoundNode]) -> tuple[Path, ...]:
     decode = [found for found in nodes if found.node.role == "decode"]
     pairs = list(itertools.product(prefill, decode))
     asked = _covering(len(prefill), len(decode))
-    paths = []
+    ranks = max((each.dp_size for each in (*prefill, *decode)), default=1)
+    turns = len(asked) * ranks > MOST_PAIRS
+    paths: list[Path] = []
     for (i, p), (j, d) in itertools.product(enumerate(prefill), enumerate(decode)):
         reason = _why_not(p, d, only=len(pairs) == 1)
         if not reason and (i, j) not in asked:
             reason = MANY_PAIRS.format(count=len(pairs))
-        paths.append(
-            Path(
-                id=f"{p.node.id}>{d.node.id}",
-                kind="direct",
-                nodes=(p.node.id, d.node.id),
-                examined=not reason,
-                reason=reason,
-                ranks=max(p.dp_size, d.dp_size) if not reason else 1,
-            )
-        )
+        paths += _paths_of(p, d, reason, turns=turns)
     return tuple(paths)
 
 
-def rooms() -> Iterator[int]:
-    """Rooms of one path, without end."""
-    return itertools.count(secrets.randbits(ROOM_BITS))
+def _paths_of(prefill: FoundNode, decode: FoundNode, reason: str, *, turns: bool) -> Iterator[Path]:
+    """The pair as one path, or as one for each of its data-parallel ranks."""
+    pair, nodes = f"{prefill.node.id}>{decode.node.id}", (prefill.node.id, decode.node.id)
+    ranks = max(prefill.dp_size, decode.dp_size)
+    if reason:
+        yield Path(id=pair, kind="direct", nodes=nodes, examined=False, reason=reason)
+    elif turns or ranks == 1:
+        yield Path(id=pair, kind="direct", nodes=nodes, ranks=ranks)
+    else:
+        for rank in range(ranks):
+            yield Path(id=f"{pair} dp{rank}", kind="rank", nodes=nodes, rank=rank, of_ranks=ranks)
+
+
+def rooms(path: Path) -> Iterator[int]:
+    """Rooms of one path, without end; of a path of one rank, those that choose it."""
+    start, step = secrets.randbits(ROOM_BITS), path.of_ranks
+    return itertools.count(start - start % step + path.rank, step)
 
 
 def _why_not(prefill: FoundNode, decode: FoundNode, *, only: bool) -> str:
