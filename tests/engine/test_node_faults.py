@@ -401,6 +401,13 @@ async def test_a_restart_as_a_variant_is_undone_by_a_plain_one(tmp_path, kit, ev
         assert [] == kit.leftovers
 
 
+async def test_a_variant_lasts_from_when_it_serves_not_from_the_order(tmp_path, kit, events) -> None:
+    with swapped(tmp_path, kit) as (_, able):
+        assert await Timeline([step(**(OTHER | {"for": 0.4}))], able).play()
+        stood_s = (last(events, "reverted").t_ns - last(events, "verified").t_ns) / 1e9
+        assert stood_s >= 0.4
+
+
 async def test_a_node_that_cannot_become_itself_again_is_left_over(tmp_path, kit, events) -> None:
     with swapped(tmp_path, kit, back="echo no such unit; exit 5") as (_, able):
         async with prepare(step(**OTHER), able):

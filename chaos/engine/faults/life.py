@@ -47,7 +47,7 @@ class Fault(ABC):
         self.cycle = cycle
         self.lasts_s = None if step.lasts is None else step.lasts * kit.time_scale
         self.stands = False  # applied, and not undone
-        self._applied_ns = 0
+        self._there_ns = 0
 
     # ------------------------------------------------------------------------------------ what a kind says of itself
 
@@ -138,14 +138,14 @@ class Fault(ABC):
         except NotApplied as why:
             self._tell("applied", Measured(ok=False, detail=str(why)))
             return
-        self._applied_ns = self.kit.clock.now_ns()
         self._tell("applied", applied)
         self._tell("verified", await self.verify())
+        self._there_ns = self.kit.clock.now_ns()
 
     async def hold(self) -> None:
-        """Wait for as long as the step says, from the moment it was applied."""
+        """Wait for as long as the step says, from the moment it was measured to be there (a restart takes a while)."""
         if self.stands and self.lasts_s is not None:
-            passed_s = (self.kit.clock.now_ns() - self._applied_ns) / 1e9
+            passed_s = (self.kit.clock.now_ns() - self._there_ns) / 1e9
             await self.kit.clock.sleep(max(self.lasts_s - passed_s, 0.0))
 
     async def undo(self) -> None:
