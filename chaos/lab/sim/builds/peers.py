@@ -117,7 +117,7 @@ BUILDS = (
     ),
     Build(
         name="frozen-worker",
-        about="a worker frozen for longer than its lease (10 s) never schedules again; its process lives (class)",
+        about="frozen for longer than its lease (10 s) a worker never schedules again; it lives (class of bug)",
         version="0.5.16",
         prefill=LeaseLostPrefill,
         decode=LeaseLostDecode,
