@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from chaos.model.errors import HarnessError, UserError
 from chaos.model.known import Known
-from chaos.model.loading import parse_pack, parse_scenario, parse_target
-from chaos.model.tree import did_you_mean
+from chaos.model.loading import parse_pack, parse_scenario, parse_target, parse_variants
+from chaos.model.tree import child, did_you_mean, override
+from chaos.model.yamlpos import parse_yaml
 from chaos.model.yamltext import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from chaos.model.pack import Pack
     from chaos.model.scenario import Scenario
     from chaos.model.target import ServerSpec, Target
+    from chaos.model.yamlpos import Node
 
 Folder = Literal["scenarios", "probes", "templates"]
 T = TypeVar("T")
@@ -114,6 +116,24 @@ def load_scenario(reference: str, overrides: Sequence[str] = ()) -> Loaded[Scena
     path = find("scenarios", reference)
     text = read(path)
     return Loaded(parse_scenario(text, str(path), overrides, known=known()), path, text)
+
+
+def load_variants(reference: str, overrides: Sequence[str] = ()) -> list[tuple[str, Scenario]]:
+    """A scenario by name or path, once for each dose of its sweep, with the dose in words."""
+    path = find("scenarios", reference)
+    return parse_variants(read(path), str(path), overrides, known=known())
+
+
+def where(reference: str, overrides: Sequence[str], *keys: str) -> str:
+    """Where a scenario, or an override of it, has the value under these keys: file:line:col."""
+    path = find("scenarios", reference)
+    tree = parse_yaml(read(path), str(path))
+    for wish in overrides:
+        override(tree, wish)
+    node: Node = tree
+    for key in keys:
+        node = child(node, key) or node
+    return f"{node.mark.file}:{node.mark.line}:{node.mark.column}"
 
 
 def load_target(reference: str, overrides: Sequence[str] = ()) -> Loaded[Target]:

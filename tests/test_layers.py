@@ -16,9 +16,10 @@ MAY_IMPORT = {
     "library": {"library", "model"},
     "engine": {"engine", "agent", "judge", "journal", "library", "model"},
     "render": {"render", "model"},
+    "campaign": {"campaign", "judge", "journal", "model"},
     "lab": {"lab", "model"},
     "agent": {"agent"},
-    "cli": {"cli", "agent", "engine", "judge", "journal", "lab", "library", "model", "render"},
+    "cli": {"cli", "agent", "campaign", "engine", "judge", "journal", "lab", "library", "model", "render"},
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -69,23 +69,27 @@ def run(
     """Run one scenario against one target and judge what happened.
 
     The first Ctrl-C lets open requests finish and judges; the second leaves at once. Everything is recorded in a run
-    folder that `pdchaos judge` can judge again.
+    folder that `pdchaos judge` can judge again. A scenario with `trials` or a `sweep` makes several runs, each on a
+    fresh deployment; there the first Ctrl-C lets the present run go to its end.
     """
-    from chaos.cli.launch import Launch, launch  # noqa: PLC0415
+    from chaos.cli.campaigns import run as run_scenario  # noqa: PLC0415
+    from chaos.cli.launch import Launch  # noqa: PLC0415
 
     order = Launch(
         scenario=scenario, target=target, overrides=tuple(with_), lab_options=tuple(set_), reports=reports, plain=plain
     )
-    raise typer.Exit(int(launch(order, show_panel=True).verdict.exit_code))
+    raise typer.Exit(run_scenario(order))
 
 
 @app.command()
 def judge(
-    run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder or its journal.jsonl.")],
+    run_dir: Annotated[
+        Path, typer.Argument(metavar="RUN_DIR", help="A run folder, its journal.jsonl, or a campaign's folder.")
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print verdict.json instead of the panel.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Write the folder's verdict and reports anew.")] = False,
 ) -> None:
-    """Judge a recorded run again, with the rules of this version."""
+    """Judge a recorded run or campaign again, with the rules of this version."""
     from chaos.cli.judging import judge_again  # noqa: PLC0415
 
     raise typer.Exit(judge_again(run_dir, as_json=json, write=write))

@@ -30,7 +30,7 @@ from chaos.model.plan import resolve_plan, unmet_requirements
 from chaos.render import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from chaos.cli.targets import OpenTarget
@@ -67,27 +67,60 @@ class Launched:
     folder: RunFolder
 
 
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """Which run, and when it began."""
+
+    run_id: str
+    began: datetime
+
+    @classmethod
+    def fresh(cls) -> Stamp:
+        """A new one, now."""
+        return cls(secrets.token_hex(4), datetime.now(UTC))
+
+    @property
+    def in_names(self) -> str:
+        """As it stands in the name of a folder."""
+        return f"{self.began:%Y%m%dT%H%M%SZ}"
+
+    @property
+    def utc(self) -> str:
+        """ISO 8601."""
+        return f"{self.began:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def launch(order: Launch, *, show_panel: bool) -> Launched:
     """Run, judge, report. Raises `UserError` for what was wrong before anything was broken."""
     scenario = library.load_scenario(order.scenario, order.overrides).value
     opened = open_target(order.target, order.lab_options)
-    now = datetime.now(UTC)
-    run_id = secrets.token_hex(4)
-    folder = RunFolder.create(order.reports, utc=f"{now:%Y%m%dT%H%M%SZ}", scenario=scenario.name, run_id=run_id)
+    stamp = Stamp.fresh()
+    folder = RunFolder.create(order.reports, utc=stamp.in_names, scenario=scenario.name, run_id=stamp.run_id)
+    with interruptible():
+        execute(order, scenario, opened, folder, stamp, Interrupt(complain))
+    with undisturbed():
+        return Launched(conclude(folder, order.command(), show_panel=show_panel), folder)
+
+
+def execute(
+    order: Launch, scenario: Scenario, opened: OpenTarget, folder: RunFolder, stamp: Stamp, interrupt: Interrupt
+) -> None:
+    """Make one run, from bringing up its target to taking it down; what ended it early is told.
+
+    Raises PdchaosError when it could not begin; a mistake of the user's leaves no folder.
+    """
     try:
-        with interruptible(), _sigterm_is_ctrl_c(), closing(opened):
-            failure = _execute(order, scenario, opened, folder, run_id=run_id, utc=f"{now:%Y-%m-%dT%H:%M:%SZ}")
+        with sigterm_is_ctrl_c(), closing(opened):
+            failure = _execute(order, scenario, opened, folder, stamp, interrupt)
     except UserError:
         folder.discard()
         raise
     if failure is not None:
         tell(failure)
-    with _undisturbed():
-        return Launched(conclude(folder, order.command(), show_panel=show_panel), folder)
 
 
 def _execute(
-    order: Launch, scenario: Scenario, opened: OpenTarget, folder: RunFolder, *, run_id: str, utc: str
+    order: Launch, scenario: Scenario, opened: OpenTarget, folder: RunFolder, stamp: Stamp, interrupt: Interrupt
 ) -> PdchaosError | None:
     target = opened.start(folder.logs, note)
     demand(scenario, target, opened.restarter)
@@ -113,12 +146,12 @@ def _execute(
                     for name, pack in sorted(packs.items())
                 ),
                 plan=resolve_plan(scenario, target, packs[target.engine].value),
-                run_id=run_id,
-                utc=utc,
+                run_id=stamp.run_id,
+                utc=stamp.utc,
                 api_key=look_up(target.api_key),
                 folder=folder,
                 pyz=build_pyz(folder.logs / "agent.pyz"),
-                interrupt=Interrupt(complain),
+                interrupt=interrupt,
                 close_target=opened.close,
                 restarter=opened.restarter,
                 listeners=[view],
@@ -131,9 +164,9 @@ def _execute(
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """A Ctrl-C too many must not cost the report: writing it takes a second."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def undisturbed(heard: Callable[[str], object] = lambda _: None) -> Iterator[None]:
+    """A Ctrl-C too many must not cost the report: writing it takes a second. It is told to `heard`."""
+    before = signal.signal(signal.SIGINT, lambda number, _: heard(signal.Signals(number).name))
     try:
         yield
     finally:
@@ -141,7 +174,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def _sigterm_is_ctrl_c() -> Iterator[None]:
+def sigterm_is_ctrl_c() -> Iterator[None]:
     """Before and after the event loop handles signals itself, SIGTERM unwinds like Ctrl-C, so a lab is taken down."""
 
     def interrupt(_number: int, _frame: object) -> NoReturn:

@@ -15,12 +15,23 @@ from chaos.cli.boundary import complain
 from chaos.journal import read_journal
 from chaos.judge import judge
 from chaos.model.errors import HarnessError
-from chaos.render import ReportExtras, junit_xml, report_html, summary_md, verdict_panel
+from chaos.render import (
+    ReportExtras,
+    campaign_html,
+    campaign_junit,
+    campaign_md,
+    campaign_panel,
+    junit_xml,
+    report_html,
+    summary_md,
+    verdict_panel,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from chaos.journal import Journal, RunFolder
+    from chaos.journal import CampaignFolder, Journal, RunFolder
+    from chaos.model.campaign import Campaign
     from chaos.model.section import Section
     from chaos.model.verdict import Verdict
 
@@ -54,6 +65,36 @@ def write_reports(folder: RunFolder, journal: Journal, verdict: Verdict, command
             folder.write(name, render())
         except HarnessError as error:
             complain(f"harness error: {error.message}")
+
+
+def campaign_json(campaign: Campaign) -> bytes:
+    """A campaign's verdict as it is written to `campaign.json`."""
+    return msgspec.json.format(msgspec.json.encode(campaign, order="deterministic"), indent=2) + b"\n"
+
+
+def write_campaign(folder: CampaignFolder, campaign: Campaign, command: str) -> None:
+    """Write a campaign's four files; a full disk is said, and loses no more than it must."""
+    repeat = (command, f"pdchaos judge {folder.root}") if command else (f"pdchaos judge {folder.root}",)
+    writers = (
+        ("campaign.json", lambda: campaign_json(campaign)),
+        ("summary.md", lambda: campaign_md(campaign)),
+        ("junit.xml", lambda: campaign_junit(campaign)),
+        ("report.html", lambda: campaign_html(campaign, repeat)),
+    )
+    for name, render in writers:
+        try:
+            folder.write(name, render())
+        except HarnessError as error:
+            complain(f"harness error: {error.message}")
+
+
+def show_campaign(campaign: Campaign, folder: CampaignFolder) -> None:
+    """Print a campaign's panel and where its report is."""
+    with listened_to():
+        console = Console(highlight=False)
+        console.print(campaign_panel(campaign))
+        if folder.report.exists():
+            console.print(f"report: {folder.report}", soft_wrap=True, markup=False)
 
 
 def as_yaml(section: Section) -> str:

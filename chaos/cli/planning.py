@@ -8,16 +8,21 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos import library
-from chaos.cli.targets import open_target, outline
+from chaos.campaign import planned_runs
+from chaos.cli.campaigns import where_asked
+from chaos.cli.targets import LAB_PREFIX, open_target, outline
 from chaos.engine.faults.permission import demand
 from chaos.engine.faults.select import matching
+from chaos.engine.fresh import demand_restart
 from chaos.model.errors import Refused
+from chaos.model.estimate import longest_s, shortest_s
 from chaos.model.faults import Kill
 from chaos.model.plan import engine_timeouts, resolve_plan, unmet_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from chaos.campaign import Run
     from chaos.engine.ports import Restarter
     from chaos.model.events import Plan
     from chaos.model.pack import Pack
@@ -33,7 +38,14 @@ def show_plan(reference: str, target_text: str, *, overrides: Sequence[str], lab
     packs = {name: library.load_pack(name).value for name in {target.engine, target.router_engine}}
     plan = resolve_plan(scenario, target, packs[target.engine])
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    rows = [*_rows(scenario, plan, target, packs), *_obstacles(scenario, target, packs, restarter)]
+    runs = planned_runs(library.load_variants(reference, overrides))
+    rows = [
+        *_rows(scenario, plan, target, packs),
+        *_runs(runs, scenario, plan),
+        *_obstacles(scenario, target, packs, restarter),
+    ]
+    if len(runs) > 1 and not target_text.startswith(LAB_PREFIX):
+        rows += _fresh(target, where_asked(reference, overrides, scenario))
     for label, text in rows:
         table.add_row(label, text)
     Console(highlight=False, markup=False).print(table)
@@ -60,6 +72,38 @@ def _rows(scenario: Scenario, plan: Plan, target: Target, packs: Mapping[str, Pa
     yield "expect", f"recovery within {plan.recover_within_s:g} s; allowed: {', '.join(plan.allow)}"
     for timeout in engine_timeouts(target, packs[target.engine]):
         yield "timeout", f"{timeout.name} {timeout.seconds:g} s ({timeout.source})"
+
+
+def _runs(runs: Sequence[Run], scenario: Scenario, plan: Plan) -> Iterable[tuple[str, str]]:
+    """How many runs, of which doses, and how long they take."""
+    least_s, most_s = shortest_s(scenario, plan), longest_s(scenario, plan)
+    if len(runs) == 1:
+        yield "takes", f"{_span(least_s)} to {_span(most_s)}" + _and_the_load(scenario)
+        return
+    for dose in dict.fromkeys(run.planned.dose for run in runs if run.planned.dose):
+        yield "dose", f"{dose}: {sum(run.planned.dose == dose for run in runs)} trials"
+    until = ", until the first that breaks" if scenario.trials.until else ""
+    yield "runs", f"{len(runs)}, each on a freshly started deployment{until}"
+    each = f"{_span(least_s)} to {_span(most_s)} each"
+    yield "takes", f"{_span(len(runs) * least_s)} to {_span(len(runs) * most_s)}: {each}{_and_the_load(scenario)}"
+
+
+def _and_the_load(scenario: Scenario) -> str:
+    return "" if scenario.timeline else ", and as long as the load takes"
+
+
+def _span(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole / 60:.0f} min" if whole < 6000 else f"{whole / 3600:.1f} h"
+
+
+def _fresh(target: Target, asked: str) -> Iterable[tuple[str, str]]:
+    try:
+        demand_restart(target, asked)
+    except Refused as error:
+        yield "REFUSED", f"{error.message} ({error.hint})"
 
 
 def _load(group: Group) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from chaos import library
 from chaos.engine.faults.restarts import CommandRestarter
+from chaos.engine.fresh import restart_deployment
 from chaos.lab.provider import outline_lab, parse_lab, start_lab
 from chaos.model.errors import LabError, UsageError
 
@@ -38,20 +39,23 @@ class OpenTarget(Protocol):
 
 
 class FileTarget:
-    """A deployment that somebody else runs."""
+    """A deployment that somebody else runs; `anew`: as they say how, it is restarted as a whole at the start."""
 
-    def __init__(self, spec: Target) -> None:
+    def __init__(self, spec: Target, *, anew: bool = False) -> None:
         self.kind = spec.name  # what its owner calls it
-        self._spec = spec
+        self.spec = spec
+        self._anew = anew
 
     @property
     def restarter(self) -> Restarter:
         """The commands in the file."""
-        return CommandRestarter.of(self._spec)
+        return CommandRestarter.of(self.spec)
 
     def start(self, folder: Path, progress: Callable[[str], None]) -> Target:  # noqa: ARG002
-        """Nothing to bring up."""
-        return self._spec
+        """Nothing to bring up, unless it is to be started anew."""
+        if self._anew:
+            restart_deployment(self.spec, progress)
+        return self.spec
 
     def close(self) -> str:
         """Nothing to take down."""
@@ -93,13 +97,13 @@ class LabTarget:
         return f"lab processes that did not end: {', '.join(map(str, left))}" if left else ""
 
 
-def open_target(text: str, options: Sequence[str]) -> FileTarget | LabTarget:
-    """The target behind `--target`; raises `UserError` for what cannot be one."""
+def open_target(text: str, options: Sequence[str], *, anew: bool = False) -> FileTarget | LabTarget:
+    """The target behind `--target`; raises `UserError` for what cannot be one. A lab is always started anew."""
     if text.startswith(LAB_PREFIX):
         return LabTarget(parse_lab(text.removeprefix(LAB_PREFIX), parse_options(options)))
     if options:
         raise UsageError("--set is for labs; a target file says everything itself", hint="edit the file instead")
-    return FileTarget(library.load_target(text).value)
+    return FileTarget(library.load_target(text).value, anew=anew)
 
 
 def outline(text: str, options: Sequence[str]) -> Target:

@@ -17,9 +17,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupt:
-    """What the run has been told by signals."""
+    """What the run has been told by signals. `before` hears each wish first, and says whether that was all of it."""
 
-    def __init__(self, notice: Callable[[str], None]) -> None:
+    def __init__(self, notice: Callable[[str], None], before: Callable[[str], bool] = lambda _: False) -> None:
+        self._before = before
         self.gentle = asyncio.Event()
         self.now = asyncio.Event()
         self.reason = ""
@@ -27,6 +28,8 @@ class Interrupt:
 
     def request(self, reason: str) -> None:
         """One more wish to stop."""
+        if self._before(reason):
+            return
         if not self.gentle.is_set():
             self.reason = reason
             self.gentle.set()

@@ -1,4 +1,4 @@
-"""The folder of one run: its names, and writes that are whole or not there."""
+"""The folder of one run or of a campaign: its names, and writes that are whole or not there."""
 
 from __future__ import annotations
 
@@ -14,22 +14,54 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFolder:
-    """`reports/<utc>-<scenario>-<id>/` and what lies in it."""
+class Folder:
+    """A folder under `reports/` and what lies in it."""
 
     root: Path
+
+    @property
+    def report(self) -> Path:
+        """The page to open."""
+        return self.root / "report.html"
+
+    def write(self, name: str, data: str | bytes) -> Path:
+        """Write one file atomically; raises `HarnessError` when the disk refuses."""
+        path = self.root / name
+        temporary = path.with_name(f".{path.name}.part")
+        try:
+            temporary.write_bytes(data.encode() if isinstance(data, str) else data)
+            os.replace(temporary, path)  # noqa: PTH105 - Path.replace says the same with a worse error
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise HarnessError(f"{path}: cannot be written: {error.strerror}") from None
+        return path
+
+
+def make_folder(root: Path, *inside: str) -> None:
+    """Make a new folder with folders inside. Raises `HarnessError` when it cannot be made."""
+    try:
+        root.mkdir(parents=True)
+        for name in inside:
+            (root / name).mkdir()
+    except OSError as error:
+        raise HarnessError(
+            f"{root}: cannot make the folder: {error.strerror}", hint="choose another place with --reports"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder(Folder):
+    """`reports/<utc>-<scenario>-<id>/`, or `runs/<number>/` of a campaign."""
 
     @classmethod
     def create(cls, reports: Path, *, utc: str, scenario: str, run_id: str) -> RunFolder:
         """Make a new folder; `utc` is like `20261129T191402Z`. Raises `HarnessError` when it cannot be made."""
-        root = reports / f"{utc}-{scenario}-{run_id}"
-        try:
-            for folder in (root, root / "packs", root / "logs", root / "forensics"):
-                folder.mkdir(parents=True, exist_ok=folder is not root)
-        except OSError as error:
-            raise HarnessError(
-                f"{root}: cannot make the run folder: {error.strerror}", hint="choose another place with --reports"
-            ) from None
+        return cls.make(reports / f"{utc}-{scenario}-{run_id}")
+
+    @classmethod
+    def make(cls, root: Path) -> RunFolder:
+        """Make a new folder at a given place. Raises `HarnessError` when it cannot be made."""
+        make_folder(root, "packs", "logs", "forensics")
         return cls(root)
 
     @classmethod
@@ -49,23 +81,6 @@ class RunFolder:
     def logs(self) -> Path:
         """Our own processes' and a lab's logs."""
         return self.root / "logs"
-
-    @property
-    def report(self) -> Path:
-        """The page to open."""
-        return self.root / "report.html"
-
-    def write(self, name: str, data: str | bytes) -> Path:
-        """Write one file atomically; raises `HarnessError` when the disk refuses."""
-        path = self.root / name
-        temporary = path.with_name(f".{path.name}.part")
-        try:
-            temporary.write_bytes(data.encode() if isinstance(data, str) else data)
-            os.replace(temporary, path)  # noqa: PTH105 - Path.replace says the same with a worse error
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise HarnessError(f"{path}: cannot be written: {error.strerror}") from None
-        return path
 
     def discard(self) -> None:
         """Remove the folder of a run that never began; one with a journal stays."""

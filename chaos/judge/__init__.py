@@ -7,10 +7,12 @@ workers    who still takes part, where canaries cannot ask each worker by itself
 questions  every question, each alone
 lattice    findings to one outcome
 verdict    all of it put together
+campaign   the verdicts of several runs put together (stats: intervals, survival, a rank test)
 """
 
 from __future__ import annotations
 
+from chaos.judge.campaign import is_the_last, judge_campaign
 from chaos.judge.facts import Facts
 from chaos.judge.floors import unread_floors
 from chaos.judge.paths import passes_for
@@ -24,7 +26,9 @@ __all__ = [
     "Facts",
     "PathRecovery",
     "Recovery",
+    "is_the_last",
     "judge",
+    "judge_campaign",
     "passes_for",
     "recovery",
     "unread_floors",

@@ -1,13 +1,67 @@
-"""What several runs of one scenario say together."""
+"""A campaign: several runs of one scenario, each on a fresh deployment; its record, and what they say together."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from chaos.model.outcomes import Answer
+import msgspec
+
+from chaos.model.outcomes import Answer, Cleanup, ExitCode, Outcome, RunStatus
 from chaos.model.verdict import Part
 
+FORMAT = 1
+
 Sides = Literal["both", "upper", "lower"]
+
+# ---------------------------------------------------------------------------------------------- the record
+
+
+class PlannedRun(Part, frozen=True, kw_only=True):
+    """One run as planned."""
+
+    number: int  # in the order in which they are made, from 1
+    folder: str  # relative to the campaign's
+    dose: str  # "load.agents.sessions=20"; empty where nothing is swept
+    trial: int  # of this dose, from 1
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """A line of a campaign's record, which the runs' own journals complete."""
+
+
+class Begun(Entry, frozen=True, kw_only=True, tag="campaign.begun"):
+    """The first line."""
+
+    format: int
+    campaign_id: str
+    tool_version: str
+    utc: str  # ISO 8601, for people
+    scenario: str
+    about: str
+    target: str  # a kind, as in a run's journal
+    allow: tuple[str, ...]
+    until: str  # "wedged": the first that broke is the last
+    runs: tuple[PlannedRun, ...]
+
+
+class Failed(Entry, frozen=True, kw_only=True, tag="run.failed"):
+    """A run that could not even begin: it has no journal."""
+
+    number: int
+    exit_code: ExitCode
+    error: str
+
+
+class Ended(Entry, frozen=True, kw_only=True, tag="campaign.ended"):
+    """The last line of a campaign that could say goodbye."""
+
+    reason: str  # why not all of the planned runs were made; empty: they were, or the first that broke was the last
+    interrupted: bool  # by a person or a signal
+
+
+AnyEntry = Begun | Failed | Ended
+
+# ---------------------------------------------------------------------------------------------- the verdict
 
 
 class Rate(Part, frozen=True, kw_only=True):
@@ -48,3 +102,64 @@ class SpeedMeasure(Part, frozen=True, kw_only=True):
     above: float
     p: float
     slower: Answer
+
+
+class Trial(Part, frozen=True, kw_only=True):
+    """One run of a campaign that was made. Only those that landed and have an outcome count."""
+
+    number: int
+    folder: str
+    dose: str
+    trial: int
+    outcome: Outcome | None  # None: there is no record that could be judged
+    status: RunStatus
+    cleanup: Cleanup
+    exit_code: ExitCode
+    headline: str
+    why_not: str  # why it does not count; empty: it counts
+    broke: bool  # it no longer served: wedged or crashed
+    waves: int  # that landed
+    aborts: int | None  # that the servers told of after them; None: nothing could tell
+    duration_s: float
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the trials that the rates are about."""
+        return not self.why_not
+
+
+class Dose(Part, frozen=True, kw_only=True):
+    """What the trials of one dose say together; there is one, without a name, where nothing is swept."""
+
+    dose: str
+    planned: int
+    made: int
+    counted: int
+    outcomes: dict[str, int]  # of the counted, worst first
+    broke: Rate | None  # None: no trial counts
+    violations: Rate | None
+    waves: Survival | None  # None: no trial was hit
+    aborts: Survival | None  # None: as above, or in some trial nothing could tell
+    told: str  # the rate of `broke` in words
+    survived: str  # `waves` and `aborts` in words; empty when no trial was hit
+
+
+class Campaign(Part, frozen=True, kw_only=True):
+    """The whole answer over several runs."""
+
+    format: int
+    judge_version: str
+    campaign_id: str
+    scenario: str
+    about: str
+    target: str
+    outcome: Outcome  # the worst of all runs
+    exit_code: ExitCode
+    headline: str
+    reasons: tuple[str, ...]
+    planned: int
+    stopped: str  # why not all of the planned runs were made; empty: they were
+    trials: tuple[Trial, ...]
+    doses: tuple[Dose, ...]
+    smallest: str  # the smallest dose that broke it; empty: none did, or nothing is swept
+    allow: tuple[str, ...]

@@ -18,6 +18,7 @@ from chaos.model.target import Target
 from chaos.model.tree import did_you_mean, key_mark, one_of, override, walk
 from chaos.model.units import FROM_FILE
 from chaos.model.unsupported import unsupported_key, unsupported_value
+from chaos.model.variants import check_sweep, variants
 from chaos.model.yamlpos import Mapping, Mark, Node, Scalar, Sequence, kind_of, parse_yaml, plain
 
 if TYPE_CHECKING:
@@ -36,7 +37,32 @@ def parse_scenario(
     text: bytes | str, file: str, overrides: Sequence_[str] = (), *, known: Known | None = None
 ) -> Scenario:
     """A scenario; `known` (what the packs know) lets gauge names be checked, too."""
-    return _load(Scenario, text, file, overrides, lambda tree: check_scenario(tree, known))
+    return _load(Scenario, text, file, overrides, _scenario_checks(known))
+
+
+def parse_variants(
+    text: bytes | str, file: str, overrides: Sequence_[str] = (), *, known: Known | None = None
+) -> list[tuple[str, Scenario]]:
+    """A scenario for each dose of its sweep, with the dose in words; one, and no words, where nothing is swept."""
+    parse_scenario(text, file, overrides, known=known)
+    tree = parse_yaml(text, file)
+    for wish in overrides:
+        override(tree, wish)
+    return [
+        (variant.dose, Scenario.model_validate(plain(variant.tree), strict=True, context=FROM_FILE))
+        for variant in variants(tree)
+    ]
+
+
+def _scenario_checks(known: Known | None) -> Callable[[Mapping], Iterator[Problem]]:
+    def of_one(tree: Mapping) -> list[Problem]:
+        return [*validate(Scenario, tree)[1], *check_scenario(tree, known)]
+
+    def checks(tree: Mapping) -> Iterator[Problem]:
+        yield from check_scenario(tree, known)
+        yield from check_sweep(tree, of_one)
+
+    return checks
 
 
 def parse_target(text: bytes | str, file: str, overrides: Sequence_[str] = (), *, known: Known | None = None) -> Target:

@@ -21,6 +21,7 @@ from pydantic import (
 from chaos.model.events import Role
 from chaos.model.faults import ACTIONS, MOST_NODES, AbortFrame, ForeignFrame, Kill, NodeAction, Restart, Signal
 from chaos.model.outcomes import Outcome
+from chaos.model.repetition import Sweep, Trials
 from chaos.model.section import Name, SecretRef, Section, Version1
 from chaos.model.tree import one_of
 from chaos.model.units import (
@@ -154,12 +155,6 @@ class Cycles(Section):
     until: Literal["wedged"] | None = None
 
 
-class Trials(Section):
-    """Runs on freshly started deployments. This version makes one."""
-
-    count: int = Field(default=1, ge=1, le=1)
-
-
 def _at_most(value: object, info: ValidationInfo) -> str | float:
     return "engine-timeouts" if value == "engine-timeouts" else read_duration(value, info)
 
@@ -237,6 +232,7 @@ class Scenario(Section):
     timeline: list[Step] = []
     cycles: Cycles = Cycles()
     trials: Trials = Trials()
+    sweep: Sweep | None = None
     observe: Observe = Observe()
     canary: Canary = Canary()
     expect: Expect = Expect()

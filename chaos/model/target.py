@@ -75,6 +75,8 @@ class Target(Section):
 
     `content` is what answers can be held to: `echo` (the model repeats a code it is asked to repeat), `known-answer`
     (the same question gets the same answer at temperature 0), `unchecked`; `auto` lets the baseline decide.
+
+    `restart` is a shell command that replaces the whole deployment by a freshly started one, for trials.
     """
 
     model_config = ConfigDict(json_schema_extra=_said_aloud)
@@ -93,6 +95,7 @@ class Target(Section):
     tls: Tls = Tls()
     allow: list[FaultKind] = ["kill"]
     content: ContentMode = "auto"
+    restart: str | None = Field(default=None, min_length=1, max_length=4000)
     timeouts: dict[Name, Duration] = {}  # engine timeouts that differ from the pack's defaults
     gauge_lag: Duration | None = None  # where it differs from the pack's
     time_scale: float = Field(default=1.0, gt=0, le=10)  # labs run engines with shortened clocks

@@ -99,10 +99,20 @@ def override(root: Mapping, text: str) -> list[Problem]:
     parts = [part.strip() for part in path.split(".")]
     if not equals or not all(parts) or len(parts) > MAX_DEPTH:
         return [mark.problem("an override is PATH=VALUE", "such as expect.recover_within=10s")]
+    return replace(root, parts, parse_value(value, mark.file), mark)
+
+
+def replace(root: Mapping, parts: list[str], value: Node, mark: Mark) -> list[Problem]:
+    """Put `value` at a place in the tree, as `override` does; `mark` is where somebody asked for it.
+
+    A list with a single item needs no name for it: `load.sessions` where there is one group.
+    """
     node: Node = root
     for depth, part in enumerate(parts):
         last = depth == len(parts) - 1
-        new: Node = parse_value(value, mark.file) if last else Mapping(mark)
+        new: Node = value if last else Mapping(mark)
+        if isinstance(node, Sequence) and _of_the_only_item(node.items, part):
+            node = node.items[0]
         match node:
             case Mapping():
                 if last or part not in node.values:
@@ -112,14 +122,25 @@ def override(root: Mapping, text: str) -> list[Problem]:
             case Sequence(items=items):
                 index = _index(items, part)
                 if index is None:
-                    names = [name for item in items for name in (text_of(item, "name") or text_of(item, "id"),) if name]
-                    return [mark.problem(f"there is no {quoted(part)} in the list", did_you_mean(part, names))]
+                    hint = did_you_mean(part, _names(items))
+                    return [mark.problem(f"there is no {quoted(part)} in the list", hint)]
                 if last:
                     items[index] = new
                 node = items[index]
             case Scalar():
                 return [mark.problem(f"{quoted('.'.join(parts[:depth]))} is a single value, nothing is inside it")]
     return []
+
+
+def _of_the_only_item(items: list[Node], part: str) -> bool:
+    """Whether `part` names no item, not even with a slip, but something inside the only one."""
+    if len(items) != 1 or not isinstance(items[0], Mapping) or _index(items, part) is not None:
+        return False
+    return not part.isdigit() and not did_you_mean(part, _names(items)).startswith("did")
+
+
+def _names(items: list[Node]) -> list[str]:
+    return [name for item in items for name in (text_of(item, "name") or text_of(item, "id"),) if name]
 
 
 def _index(items: list[Node], part: str) -> int | None:

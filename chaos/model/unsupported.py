@@ -14,7 +14,7 @@ _FAULTS = (
     "rate", "loss", "partition", "port-block", "delay", "http-garbage", "flush-cache", "abort-all", "pause", "continue",
     "slow-down", "poison",
 )  # fmt: skip
-_TOP_KEYS = ("sweep", "matrix", "suite")
+_TOP_KEYS = ("matrix", "suite")
 _HOWS = ("timeout", "abort-api", "stall", "blackhole")
 _NOT_YET = "this version cannot do it yet"
 
@@ -42,6 +42,4 @@ def unsupported_value(where: tuple[str, ...], node: Node) -> tuple[str, str] | N
             return f"must be a number of tokens (no distribution or trace: {_NOT_YET})", ""
         case ("timeline", "kill", "how"), Scalar(value=str() as how) if how in _HOWS:
             return f"cannot be {how}: {_NOT_YET}", "supported: sigkill, rst, fin, cancel"
-        case ("trials", "count"), Scalar(value=int()):
-            return "must be 1: one run has one trial", "run it several times"
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.render.campaign import campaign_html, campaign_junit, campaign_md, campaign_panel, run_line
 from chaos.render.html import ReportExtras, report_html
 from chaos.render.junit import junit_xml
 from chaos.render.live import LiveView
@@ -13,9 +14,14 @@ __all__ = [
     "LiveView",
     "PlainLines",
     "ReportExtras",
+    "campaign_html",
+    "campaign_junit",
+    "campaign_md",
+    "campaign_panel",
     "junit_xml",
     "panels_side_by_side",
     "report_html",
+    "run_line",
     "summary_md",
     "verdict_panel",
 ]

@@ -70,16 +70,6 @@ def report_html(events: Iterable[AnyEvent], verdict: Verdict, extras: ReportExtr
         about.repeat(extras.repeat),
         about.about(verdict, record, folder=extras.folder, files=extras.files),
     ]
-    head = h(
-        "head",
-        h("meta", charset="utf-8"),
-        h("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        h("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        h("meta", name="color-scheme", content="light dark"),
-        h("title", f"{look.word} \u00b7 {name}"),
-        h("style", Html(_file("page.css"))),
-        h("noscript", h("style", Html("#chart { min-height: 0 !important; }"))),
-    )
     scripts = join(
         [
             h("script", Html(embed_json(timeline.figure)), type="application/json", id="figure"),
@@ -87,7 +77,22 @@ def report_html(events: Iterable[AnyEvent], verdict: Verdict, extras: ReportExtr
             h("script", Html(_file("page.js"))),
         ]
     )
-    body = h("body", h("main", *parts), scripts, cls=f"tone-{look.tone}")
+    return page(f"{look.word} \u00b7 {name}", look.tone, parts, scripts)
+
+
+def page(title: str, tone: str, parts: Iterable[Html], scripts: Html = Html("")) -> str:  # noqa: B008 - immutable
+    """A whole page of our own in one file: the parts one below the other."""
+    head = h(
+        "head",
+        h("meta", charset="utf-8"),
+        h("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        h("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        h("meta", name="color-scheme", content="light dark"),
+        h("title", title),
+        h("style", Html(_file("page.css"))),
+        h("noscript", h("style", Html("#chart { min-height: 0 !important; }"))),
+    )
+    body = h("body", h("main", *parts), scripts, cls=f"tone-{tone}")
     return "<!doctype html>\n" + h("html", head, "\n", body, lang="en") + "\n"
 
 

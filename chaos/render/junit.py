@@ -22,16 +22,26 @@ def junit_xml(verdict: Verdict) -> str:
     _outcome_case(suite, verdict, name)
     for finding in verdict.findings:
         _finding_case(suite, finding, name, verdict)
+    return as_text(count_cases(suite, verdict.duration_s))
+
+
+def count_cases(suite: ET.Element, time_s: float) -> ET.Element:
+    """A suite with the numbers of its cases, inside the root element."""
     cases = suite.findall("testcase")
     for kind in ("failure", "error", "skipped"):
         plural = {"failure": "failures", "error": "errors", "skipped": "skipped"}[kind]
         suite.set(plural, str(sum(case.find(kind) is not None for case in cases)))
     suite.set("tests", str(len(cases)))
-    suite.set("time", f"{verdict.duration_s:.3f}")
+    suite.set("time", f"{time_s:.3f}")
     root = ET.Element(
         "testsuites", {key: suite.get(key, "") for key in ("tests", "failures", "errors", "skipped", "time")}
     )
     root.append(suite)
+    return root
+
+
+def as_text(root: ET.Element) -> str:
+    """The XML as it is written."""
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=False).join(
         ("<?xml version='1.0' encoding='utf-8'?>\n", "\n")

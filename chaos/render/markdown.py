@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 100  # a job summary is limited to 1 MiB, and to patience
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~@])")
 _URL = re.compile(r"(https?):(//)", re.IGNORECASE)
-_MARKS = {"bad": "\u274c", "warn": "\u26a0\ufe0f", "good": "\u2705", "dim": "\u2754"}
+MARKS = {"bad": "\u274c", "warn": "\u26a0\ufe0f", "good": "\u2705", "dim": "\u2754"}
 
 
 def text(raw: str, limit: int = 500) -> str:
@@ -38,8 +38,9 @@ def code(raw: str) -> str:
     return f"{fence}text\n{content}\n{fence}"
 
 
-def _table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
-    body = list(rows)
+def rows(heads: list[str], cells: Iterable[list[str]]) -> list[str]:
+    """The lines of a table, and how many rows it leaves out; none for none."""
+    body = list(cells)
     if not body:
         return []
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
@@ -55,7 +56,7 @@ def summary_md(verdict: Verdict) -> str:
     manner = words.DOT.join(words.wedge_words(verdict)) or words.OUTCOME_MEANINGS[verdict.outcome]
     side = f"{words.DOT}side: {text(verdict.wedge.side) or 'unknown'}" if verdict.wedge else ""
     lines = [
-        f"## {_MARKS[look.tone]} {look.word}: {text(words.run_name(verdict.scenario, verdict.target))}",
+        f"## {MARKS[look.tone]} {look.word}: {text(words.run_name(verdict.scenario, verdict.target))}",
         "",
         f"**{text(words.headline(verdict)) or 'There is no more to say.'}**",
         "",
@@ -73,14 +74,14 @@ def summary_md(verdict: Verdict) -> str:
             code(cause.line),
             "",
         ]
-    lines += _table(
+    lines += rows(
         ["path", "serves", "fresh requests after the last fault"],
         (
             [text(path.path), _answer(words.met_look(path.serves)), text(words.path_words(path))]
             for path in verdict.paths
         ),
     )
-    lines += _table(
+    lines += rows(
         ["wave", "cycle", "how", "census", "sessions", "server aborts", "landed"],
         (
             [
@@ -90,12 +91,12 @@ def summary_md(verdict: Verdict) -> str:
                 text(words.census(wave.phases)),
                 str(wave.sessions),
                 "unknown" if wave.server_aborts is None else str(wave.server_aborts),
-                f"{_MARKS[words.met_look(wave.landed).tone]} {text(words.landed_words(wave))}",
+                f"{MARKS[words.met_look(wave.landed).tone]} {text(words.landed_words(wave))}",
             ]
             for wave in verdict.waves
         ),
     )
-    lines += _table(
+    lines += rows(
         ["question", "answer", "establishes", "evidence"],
         (
             [
@@ -117,4 +118,4 @@ def summary_md(verdict: Verdict) -> str:
 
 
 def _answer(look: words.Look) -> str:
-    return f"{_MARKS[look.tone]} {look.word}"
+    return f"{MARKS[look.tone]} {look.word}"

@@ -109,7 +109,8 @@ def causes(verdict: Verdict) -> Html:
     return section("cause", title, *cards[:OPEN_CAUSES], folded)
 
 
-def _mark(look: words.Look) -> Html:
+def mark(look: words.Look) -> Html:
+    """A value with its glyph, in its tone."""
     glyph = h("span", look.glyph, cls="glyph", aria_hidden="true")
     return h("span", glyph, "\u00a0", look.word, cls=f"mark {look.tone}")
 
@@ -124,7 +125,7 @@ def paths(verdict: Verdict) -> Html:
         cells = [h("td", str(n), cls="n" if n else "n quiet") for n in numbers]
         serves = words.Look(words.serves_words(path.serves), look.glyph, look.tone)
         name = h("th", path.path, scope="row", cls="name" if len(path.path) <= SHORT_NAME else None)
-        rows.append([name, _mark(serves), *cells, h("td", recovered, cls="n"), path.note])
+        rows.append([name, mark(serves), *cells, h("td", recovered, cls="n"), path.note])
     body: Child = table(
         ["path", "serves", "canaries", "in time", "late", "failed", "never finished", "recovered after", "note"], rows
     )
@@ -167,7 +168,7 @@ def _wave(ordinal: int, wave: WaveVerdict) -> list[Child]:
         join([hit, *(f", {side}" for side in sides)]),
         "unknown" if wave.spread_ms is None else f"{words.number(wave.spread_ms)} ms",
         "unknown" if wave.server_aborts is None else str(wave.server_aborts),
-        h("td", _mark(words.Look(words.answer_word(wave.landed), *_look(wave.landed))), unmet),
+        h("td", mark(words.Look(words.answer_word(wave.landed), *_look(wave.landed))), unmet),
     ]
 
 
@@ -226,7 +227,7 @@ def _finding(finding: Finding) -> list[Child]:
     required = "" if finding.required else h("span", "not required", cls="quiet")
     return [
         h("th", finding.question, h("div", h("code", finding.id), " ", required), scope="row"),
-        h("td", _mark(words.answer_look(finding.answer, bad=bad))),
+        h("td", mark(words.answer_look(finding.answer, bad=bad))),
         h("td", h("strong", establishes, cls="mark bad") if bad else ""),
         h("td", h("ul", *map(_evidence, finding.evidence)) if finding.evidence else h("span", "none", cls="quiet")),
     ]

@@ -81,7 +81,8 @@ timeline:
   - {id: junk, foreign_frame: {where: {role: prefill, mode: all}}, at: 93s}
   - {id: give-up, abort_frame: {}, at: 94s}
 cycles: {count: 2, rest: 40s, until: wedged}
-trials: {count: 1}
+trials: {count: 20, until: wedged}
+sweep: {load.agents.sessions: [20, 40, 80], canary.every: [1s, 2s, 3s]}
 observe: {settle: 10s, at_most: engine-timeouts, idle: 60s, quiet: 10s, baseline: 5s}
 canary: {every: 1s, deadline: 20s, in_a_row: 5, max_tokens: 8, api: generate}
 expect: {recover_within: 60s, allow: [healthy, slow-recovery]}
@@ -104,6 +105,7 @@ model: m
 api_key: file:/run/key
 tls: {verify: false, ca: ca.pem}
 allow: [kill, signal]
+restart: docker compose restart
 timeouts: {waiting: 30s}
 gauge_lag: 3s
 time_scale: 0.1

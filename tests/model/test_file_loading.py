@@ -258,12 +258,8 @@ def test_units_are_read() -> None:
             "7:48: `allow[1]` must be one of corrupted, crashed, wedged, restarted, leaking, damaged, degraded, slow-recovery, overloaded, healthy; it is 'wedge' (did you mean wedged?)",
         ),
         ("60s}", "60s, allow: []}", "7:38: `allow` must not be empty"),
-        (
-            "expect:",
-            "trials: {count: 3}\nexpect:",
-            "7:17: `count` must be 1: one run has one trial (run it several times)",
-        ),
-        ("expect:", "sweep: {}\nexpect:", "7:1: `sweep` is not supported: this version cannot do it yet"),
+        ("expect:", "trials: {count: 501}\nexpect:", "7:17: `count` must be at most 500, not 501"),
+        ("expect:", "matrix: {}\nexpect:", "7:1: `matrix` is not supported: this version cannot do it yet"),
         (
             "expect:",
             "observe: {at_most: 30s}\nexpect:",
@@ -320,7 +316,7 @@ def test_every_problem_is_told_at_once_whatever_its_kind() -> None:
     )
     assert [
         "2:7: `name` must be a name of lower-case letters, digits, - and _ (63 at most), not 'X'",
-        "3:1: unknown key `foo` (known: about, canary, cycles, expect, load, name, observe, requires, seed, timeline, trials, version)",
+        "3:1: unknown key `foo` (known: about, canary, cycles, expect, load, name, observe, requires, seed, sweep, timeline, trials, version)",
         "5:25: `sessions` must be a whole number, not the text 'many'",
         "5:40: `timeout` must be a duration such as 25s, 300ms or 2m, not 5 (write 5s)",
         "7:27: there is no group 'b' (known: a)",

@@ -29,6 +29,33 @@ POLL_S = 0.1
 _OUTPUT_BYTES = 300
 
 
+def run_command(command: str, what: str, timeout_s: float) -> None:
+    """Run a shell command of the target's owner to its end; after `timeout_s` it is killed. HarnessError when it fails.
+
+    It runs in a session of its own, so that a server it starts survives our Ctrl-C; its output goes into a file, so
+    that a server which keeps it open does not keep us waiting.
+    """
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(  # noqa: S602 - the target's owner wrote it
+            command,
+            shell=True,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise HarnessError(f"{what} did not end within {timeout_s:g} s") from None
+        if status:
+            output.seek(0)
+            said = " ".join(output.read(_OUTPUT_BYTES).decode(errors="replace").split())
+            raise HarnessError(f"{what} ended with {status}: {said}")
+
+
 class CommandRestarter:
     """Restarts nodes by the shell commands that a target file gives; those of variants stand under (node, variant)."""
 
@@ -50,30 +77,8 @@ class CommandRestarter:
         return (node, variant) in self._commands
 
     def restart(self, node: str, timeout_s: float, variant: str | None = None) -> None:
-        """Run the node's command to its end; after `timeout_s` it is killed. Raises HarnessError when it fails.
-
-        It runs in a session of its own, so that a server it starts survives our Ctrl-C; its output goes into a file,
-        so that a server which keeps it open does not keep us waiting.
-        """
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(  # noqa: S602 - the target's owner wrote it
-                self._commands[node, variant],
-                shell=True,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                status = process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                raise HarnessError(f"the restart command of {node} did not end within {timeout_s:g} s") from None
-            if status:
-                output.seek(0)
-                said = " ".join(output.read(_OUTPUT_BYTES).decode(errors="replace").split())
-                raise HarnessError(f"the restart command of {node} ended with {status}: {said}")
+        """Run the node's command to its end. Raises HarnessError when it fails."""
+        run_command(self._commands[node, variant], f"the restart command of {node}", timeout_s)
 
 
 class RestartFault(NodeFault):
