@@ -24,7 +24,7 @@ from chaos.engine.probes import Discovery, Probes, discover, make_http
 from chaos.engine.pulse import Pulse
 from chaos.engine.timeline import Timeline
 from chaos.journal import JournalWriter
-from chaos.judge import Facts, passes_for, recovery, unread_floors, workers_known
+from chaos.judge import Facts, floors_settle_ns, passes_for, recovery, unsettled_floors, workers_known
 from chaos.model import events as ev
 from chaos.model.errors import HarnessError, PdchaosError, Refused, Unfit
 from chaos.model.outcomes import Cleanup, RunStatus
@@ -309,7 +309,7 @@ class Run:
             if recovered:
                 forensics.look("end")
             try:
-                await self._or_stop(self._stay_idle())
+                await self._or_stop(self._stay_idle(for_floors=recovered))
             except _Stop as stop:
                 stopped = str(stop)
         self._enter("last-canaries")
@@ -330,11 +330,15 @@ class Run:
             return LOST_DRAIN_S
         return max((group.timeout for group in self._setup.scenario.load), default=0.0) + DRAIN_MARGIN_S
 
-    async def _stay_idle(self) -> None:
-        """Be idle as long as planned, and a little longer where a starved machine has not shown its floors yet."""
+    async def _stay_idle(self, *, for_floors: bool) -> None:
+        """Be idle as long as planned, and longer while queues have not shown floors that tell something.
+
+        A starved machine may not have answered yet, a queue may still drain, and what is above its floor may be
+        something that the engine's own timeout frees. Where a path is stuck no floor tells anything.
+        """
         await self._clock.sleep(self._plan.idle_s)
-        planned_ns = self._clock.now_ns()
-        while unread_floors(self._facts) and self._since(planned_ns) < FLOORS_PATIENCE_S:
+        settled_ns = max(self._clock.now_ns(), floors_settle_ns(self._facts))
+        while for_floors and unsettled_floors(self._facts) and self._since(settled_ns) < FLOORS_PATIENCE_S:
             await self._clock.sleep(POLL_S)
 
     # ------------------------------------------------------------------------------------------ inside

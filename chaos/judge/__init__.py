@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from chaos.judge.campaign import is_the_last, judge_campaign
 from chaos.judge.facts import Facts
-from chaos.judge.floors import unread_floors
+from chaos.judge.floors import floors_settle_ns, unsettled_floors
 from chaos.judge.paths import passes_for
 from chaos.judge.recovery import PathRecovery, Recovery, recovery
 from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge
@@ -26,11 +26,12 @@ __all__ = [
     "Facts",
     "PathRecovery",
     "Recovery",
+    "floors_settle_ns",
     "is_the_last",
     "judge",
     "judge_campaign",
     "passes_for",
     "recovery",
-    "unread_floors",
+    "unsettled_floors",
     "workers_known",
 ]

@@ -37,7 +37,7 @@ class Floor:
     series: Series
     before: float
     after: float
-    falling: bool  # not at rest yet: whatever holds it is still being worked off
+    unsettled: str  # why what is above may yet come down; empty once it may not
     seqs: tuple[int, ...]
 
     @property
@@ -73,7 +73,7 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
     holds_ns = {metric.name: ns(metric.holds_s) for metric in facts.metrics("queue")}
     gone = set()
     for series, readings in of_use(facts, "queue", {node.id for node in facts.nodes}):
-        from_ns = max(idle_ns + lag_ns, broken_ns + holds_ns[series.name])
+        from_ns = idle_ns + lag_ns
         scrapes = [scrape for scrape in facts.scrapes.get(series.node, ()) if scrape.ok]
         before = _before(facts, readings, scrapes, loaded_ns)
         looked = [s for s in scrapes if s.t_ns >= from_ns and (until_ns is None or s.t_ns <= until_ns)]
@@ -82,13 +82,15 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
         quiet = quiet or [Reading(s.t_ns, 0.0, s.seq) for s in looked if series.name in s.zero]
         if looked and not quiet and before and before.seq and not ended_on(facts, series.node):
             gone.add(series.node)  # what it kept is unknown, whatever other series say
-        if before and not quiet and holds_ns[series.name]:
-            gone.add(series.node)  # whatever it holds now, the engine's own timeout may yet free it
         if not before or not quiet:
             continue
         lowest = min(quiet, key=lambda r: (r.value, r.t_ns))
-        falling = quiet[-1].value < quiet[0].value
-        known.append(Floor(series, before.value, lowest.value, falling, (before.seq, lowest.seq)))
+        unsettled = ""
+        if quiet[-1].value < quiet[0].value:
+            unsettled = "and was still falling"
+        elif quiet[-1].t_ns < broken_ns + holds_ns[series.name]:
+            unsettled = "and the engine's own timeout may yet free it"
+        known.append(Floor(series, before.value, lowest.value, unsettled, (before.seq, lowest.seq)))
     told = {floor.series.node for floor in known} - gone
     return known, [node for node in missing if node not in told]
 
@@ -104,9 +106,16 @@ def _before(facts: Facts, readings: Sequence[Reading], scrapes: Sequence[ev.Scra
     return Reading(looked[-1].t_ns, 0.0, 0) if looked else None
 
 
-def unread_floors(facts: Facts) -> list[str]:
-    """Nodes whose idle floors should be known and are not yet: a run that is idle had better wait for them."""
-    return floors(facts)[1]
+def unsettled_floors(facts: Facts) -> list[str]:
+    """Nodes whose idle floors are not known yet, or may yet come down: a run that is idle had better wait for them."""
+    known, missing = floors(facts)
+    return [*missing, *(floor.series.node for floor in known if floor.excess > 0 and floor.unsettled)]
+
+
+def floors_settle_ns(facts: Facts) -> int:
+    """When the engine's own timeouts have freed whatever they free of what the last fault left in queues."""
+    broken_ns = max((window.anchor_ns for window in windows(facts) if window.disrupted), default=0)
+    return broken_ns + max((ns(metric.holds_s) for metric in facts.metrics("queue")), default=0)
 
 
 def _has_queues(facts: Facts, node: ev.Node) -> bool:
@@ -185,7 +194,7 @@ def _told_floors(facts: Facts, loaded_ns: int) -> list[Floor]:
         if before is None and after.value:
             continue  # what it held before is not known
         was, seq = (before.value, before.seq) if before else (0.0, 0)
-        found.append(Floor(series, was, after.value, False, (seq, after.seq)))
+        found.append(Floor(series, was, after.value, "", (seq, after.seq)))
     return found
 
 

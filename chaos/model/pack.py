@@ -70,7 +70,7 @@ class Metric(Section):
     roles: list[Role] = Field(min_length=1)
     aliases: list[Alias] = Field(min_length=1)
     where: dict[LabelName, str] = {}
-    holds: Duration = 0.0  # how long it may rightly hold what a fault left, until the engine's own timeout frees it
+    freed_by: Name | None = None  # the engine's own timeout (`timeouts`) that frees what a fault left in this queue
     note: str = ""
 
     def exposed_as(self, version: str = "") -> tuple[str, ...]:

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from build import GOOD, HANG, INSIDE, METRICS, REFUSED, Play, Reply, late, plan, play, waved
 
-from chaos.judge import judge
+from chaos.judge import Facts, floors_settle_ns, judge, unsettled_floors
+from chaos.judge.windows import windows
 from chaos.model import events as ev
 from chaos.model.outcomes import Answer, Cleanup, ExitCode, Outcome, RunStatus
 
@@ -651,7 +652,17 @@ def test_what_an_engines_timeout_may_yet_free_is_no_leak_and_no_health_either():
     assert Outcome.LEAKING == judge(held_by_the_fault(15.0)).outcome
     verdict = judge(held_by_the_fault(60.0))
     assert Outcome.INCONCLUSIVE == verdict.outcome
-    assert "the idle floor of prefill-0 and decode-0 could not be read" in verdict.headline
+    assert "backlog of decode-0 (rank=0) is 9 at rest" in verdict.headline
+    assert "the engine's own timeout may yet free it" in verdict.headline
+
+
+def test_a_run_waits_for_what_may_yet_come_down_and_not_for_what_may_not():
+    assert ["decode-0"] == unsettled_floors(Facts().feed_all(held_by_the_fault(60.0)))
+    assert [] == unsettled_floors(Facts().feed_all(held_by_the_fault(0.0)))
+    told = play(metrics=(msgspec.structs.replace(METRICS[0], holds_s=60.0), *METRICS[1:])).load().wave()
+    facts = Facts().feed_all(told.recovered().finish())
+    assert [] == unsettled_floors(facts)
+    assert 60 * 10**9 == floors_settle_ns(facts) - windows(facts)[-1].anchor_ns
 
 
 def test_a_router_that_logs_aborts_is_heard_when_the_servers_missed_some():

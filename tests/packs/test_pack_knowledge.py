@@ -181,6 +181,13 @@ def test_every_metric_and_timeout_is_documented() -> None:
         ]
 
 
+def test_what_frees_a_queue_is_a_timeout_that_some_pack_knows() -> None:
+    timeouts = {timeout.name for pack in PACKS.values() for timeout in pack.timeouts}
+    freed = {metric.name: metric.freed_by for pack in PACKS.values() for metric in pack.metrics if metric.freed_by}
+    assert {"decode_transfer_queue", "decode_prealloc_queue", "worker_inflight"} <= freed.keys()
+    assert {*freed.values()} <= timeouts
+
+
 def test_each_side_has_progress_and_queues_to_look_at() -> None:
     for role in ("prefill", "decode"):
         for use in ("queue", "progress", "aborts"):

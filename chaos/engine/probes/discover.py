@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from chaos.model.target import ServerSpec, Target
 
 NO_MODEL = "default"
+FREED_WITHIN = 1.2
+"""An engine looks after its timeouts now and then, not all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,14 +101,15 @@ async def discover(
     paths = _paths(nodes)
     unasked = [f"path {path.id}: {path.reason}" for path in paths if not path.examined and path.reason != ONLY_PAIR]
     used = {found.pack.name: found.pack for found in nodes}
+    timeouts = _timeouts(target, list(used.values()), plan.time_scale)
     seen = ev.DeploymentSeen(
         t_ns=clock.now_ns(),
         nodes=tuple(found.node for found in nodes),
         paths=paths,
-        timeouts=_timeouts(target, list(used.values()), plan.time_scale),
+        timeouts=timeouts,
         gauge_lag_s=_gauge_lag(target, list(used.values()), plan.time_scale),
         not_examined=(*unasked, *notes),
-        metrics=_metric_uses(list(used.values()), plan.time_scale),
+        metrics=_metric_uses(list(used.values()), timeouts),
         threads=tuple(
             ev.ThreadUse(name=thread.name, roles=tuple(thread.roles), side=thread.side, title=thread.title)
             for pack in used.values()
@@ -279,7 +282,8 @@ def _gauge_lag(target: Target, packs: list[Pack], time_scale: float) -> float:
     return max(pack.gauge_lag for pack in packs) * time_scale
 
 
-def _metric_uses(packs: list[Pack], time_scale: float) -> tuple[ev.MetricUse, ...]:
+def _metric_uses(packs: list[Pack], timeouts: tuple[ev.EngineTimeout, ...]) -> tuple[ev.MetricUse, ...]:
+    lasts_s = {timeout.name: timeout.seconds for timeout in timeouts}
     uses: dict[str, ev.MetricUse] = {}
     for pack in packs:
         for metric in pack.metrics:
@@ -288,6 +292,6 @@ def _metric_uses(packs: list[Pack], time_scale: float) -> tuple[ev.MetricUse, ..
                 kind=metric.kind,
                 use=metric.use,
                 roles=tuple(metric.roles),
-                holds_s=metric.holds * time_scale,
+                holds_s=FREED_WITHIN * lasts_s.get(metric.freed_by or "", 0.0),
             )
     return tuple(uses.values())

@@ -70,15 +70,15 @@ def _floors(case: Case) -> Answered:
     ours = open_requests(case.facts, idle_ns)
     above = [floor for floor in known if floor.excess > 0]
     lost = _lost_requests(case, idle_ns)
-    leaked = [floor for floor in above if floor.excess > max(ours, lost) and not floor.falling]
+    leaked = [floor for floor in above if floor.excess > max(ours, lost) and not floor.unsettled]
     above = [floor for floor in above if floor.excess > lost]
     if leaked:
         return _leaked(case, leaked)
     if missing:
         return unknown(fact(f"the idle floor of {listed(missing)} could not be read after the gauge lag"))
     if above:
-        why = f"which may be {count(ours, 'open request')} of our own" if ours else "and was still falling"
-        return unknown(*(fact(f"{_held(floor).text}, {why}", floor.seqs) for floor in above))
+        why = f"which may be {count(ours, 'open request')} of our own"
+        return unknown(*(fact(f"{_held(floor).text}, {floor.unsettled or why}", floor.seqs) for floor in above))
     if known:
         seqs = [seq for floor in known for seq in floor.seqs]
         but = f", but for {count(lost, 'request')} of ours that a fault left hanging" if lost else ""
