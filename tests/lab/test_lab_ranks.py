@@ -13,7 +13,7 @@ from lab_client import GENERATE, eventually, read_answer
 
 def titles(pid: int) -> dict[str, int]:
     """Children of a node by their titles."""
-    return {" ".join(child.cmdline()).split()[0]: child.pid for child in psutil.Process(pid).children()}
+    return {child.name(): child.pid for child in psutil.Process(pid).children()}
 
 
 def ask_room(lab, room: int, *, wait: bool = True):

@@ -22,6 +22,9 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     orders = int(sys.argv[1])
+    title = sys.argv[2]
+    with open("/proc/self/comm", "w") as name:  # noqa: PTH123, one import less; what setproctitle does
+        name.write(title[:15])
     while order := os.read(orders, 1):
         if order == DIVERGE:
             while os.read(orders, 4096):

@@ -28,7 +28,7 @@ class RankProcess:
         self._ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [title, "-S", _CHILD, str(theirs.fileno())],
+                [title, "-S", _CHILD, str(theirs.fileno()), title],
                 executable=sys.executable,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),

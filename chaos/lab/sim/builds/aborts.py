@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -44,17 +45,32 @@ class StuckTransferring(DecodeScheduler):
 
 
 class HeldUntilTimeout(DecodeScheduler):
-    """An aborted room that waits for its KV keeps waiting, with its slot, until the waiting timeout."""
+    """What is aborted keeps its place, in the queue or with its slot, until the waiting timeout ends it."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._held: dict[int, tuple[DecodeReq, float]] = {}  # by room, and since when
 
     def give_up(self, item: DecodeReq, reason: str) -> None:
-        """Only what holds nothing yet is dropped at once; should KV come after all, its first step ends it."""
-        if reason == ABORTED_BY_REQUEST and item.poll is KVPoll.WAITING_FOR_INPUT:
+        """Nothing happens for now; should KV come after all, the first step ends the request."""
+        if reason == ABORTED_BY_REQUEST:
             item.req.to_finish = ABORTED_RUNNING
+            self._held.setdefault(item.room, (item, time.monotonic()))
         else:
             super().give_up(item, reason)
 
     def notify_abort(self, item: DecodeReq) -> None:
         """Neither side tells the other (before 0.5.13)."""
+
+    def on_tick(self) -> None:
+        """The timeout that ends every room that nobody sends KV for ends these, too."""
+        super().on_tick()
+        for item, since in list(self._held.values()):
+            elapsed = time.monotonic() - since
+            if elapsed > self.clocks.waiting_timeout_s:
+                del self._held[item.room]
+                item.fail(f"Request {item.room} timed out after {elapsed:.1f}s in KVPoll.WaitingForInput")
+                self.wake()
 
 
 class PagesFreedInFlight(DecodeScheduler):
