@@ -50,7 +50,7 @@ def play(
             failed_in_a_row += 1
         else:
             failed_in_a_row = 0
-            if is_the_last(begun, verdict):
+            if is_the_last(begun, run.planned, verdict):
                 break
         if run is not runs[-1] and (reason := stopping()):
             break

@@ -16,7 +16,7 @@ from chaos.engine.safety import Interrupt
 from chaos.journal import CampaignFolder, RunFolder
 from chaos.model.campaign import FORMAT, Begun
 from chaos.model.errors import PdchaosError, UserError
-from chaos.render import run_line
+from chaos.render import named, run_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,10 +74,11 @@ def _campaign(order: Launch, runs: tuple[Run, ...]) -> int:
         allow=tuple(outcome.value for outcome in scenario.expect.allow),
         until=scenario.trials.until or "",
         runs=tuple(run.planned for run in runs),
+        slower_by=scenario.control.factor if scenario.control else 0.0,
     )
 
     def make(run: Run) -> Verdict:
-        note(f"pdchaos: run {run.planned.number} of {len(runs)} begins {run.planned.dose}".rstrip())
+        note(f"pdchaos: run {run.planned.number} of {len(runs)} begins {named(run.planned)}".rstrip())
         try:
             verdict = _one(order, run, folder, stop)
         except PdchaosError as error:

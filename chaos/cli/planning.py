@@ -16,7 +16,7 @@ from chaos.engine.faults.select import matching
 from chaos.engine.fresh import demand_restart
 from chaos.model.errors import Refused
 from chaos.model.estimate import longest_s, shortest_s
-from chaos.model.faults import Kill
+from chaos.model.faults import Kill, Sham
 from chaos.model.plan import engine_timeouts, resolve_plan, unmet_requirements
 
 if TYPE_CHECKING:
@@ -81,9 +81,11 @@ def _runs(runs: Sequence[Run], scenario: Scenario, plan: Plan) -> Iterable[tuple
         yield "takes", f"{_span(least_s)} to {_span(most_s)}" + _and_the_load(scenario)
         return
     for dose in dict.fromkeys(run.planned.dose for run in runs if run.planned.dose):
-        yield "dose", f"{dose}: {sum(run.planned.dose == dose for run in runs)} trials"
+        yield "dose", f"{dose}: {sum((run.planned.dose, run.planned.arm) == (dose, 'fault') for run in runs)} trials"
     until = ", until the first that breaks" if scenario.trials.until else ""
-    yield "runs", f"{len(runs)}, each on a freshly started deployment{until}"
+    controls = sum(run.planned.arm == "control" for run in runs)
+    of_control = f", {controls} of them of the control arm, without the fault" if controls else ""
+    yield "runs", f"{len(runs)}, each on a freshly started deployment{of_control}{until}"
     each = f"{_span(least_s)} to {_span(most_s)} each"
     yield "takes", f"{_span(len(runs) * least_s)} to {_span(len(runs) * most_s)}: {each}{_and_the_load(scenario)}"
 
@@ -132,7 +134,7 @@ def _step(step: Step, plan: Plan, target: Target) -> str:
 
 def _of(step: Step, target: Target) -> str:
     """Of which nodes a step takes some; nothing where there is no choice."""
-    if isinstance(step.action, Kill):
+    if isinstance(step.action, Kill | Sham):
         return ""
     found = [server.id for server in matching(step.action.where, target.servers)]
     return f" (of {', '.join(found)})" if len(found) > step.action.where.number(len(found)) else ""

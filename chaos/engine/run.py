@@ -274,6 +274,10 @@ class Run:
             if cycle < count:
                 self._enter("rest")
                 await self._or_stop(self._clock.sleep(self._plan.rest_s))
+        if self._plan.measure_s:
+            self._enter("measuring")
+            kit.probes.hurry(on=False)
+            await self._or_stop(self._clock.sleep(self._plan.measure_s))
         return True
 
     async def _play_steps(self, kit: FaultKit, cycle: int) -> bool:

@@ -7,7 +7,8 @@ workers    who still takes part, where canaries cannot ask each worker by itself
 questions  every question, each alone
 lattice    findings to one outcome
 verdict    all of it put together
-campaign   the verdicts of several runs put together (stats: intervals, survival, a rank test)
+campaign   the verdicts of several runs put together (stats: intervals, survival, a rank test;
+           latency, speed: the comparison with a control arm)
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 from chaos.judge.campaign import is_the_last, judge_campaign
 from chaos.judge.facts import Facts
 from chaos.judge.floors import floors_settle_ns, unsettled_floors
+from chaos.judge.latency import latency
 from chaos.judge.paths import passes_for
 from chaos.judge.recovery import PathRecovery, Recovery, recovery
 from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge
@@ -30,6 +32,7 @@ __all__ = [
     "is_the_last",
     "judge",
     "judge_campaign",
+    "latency",
     "passes_for",
     "recovery",
     "unsettled_floors",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from chaos.judge.speed import compare
 from chaos.judge.stats import rate, rate_words, survival
 from chaos.judge.units import count
 from chaos.judge.verdict import JUDGE_VERSION
@@ -17,7 +18,7 @@ from chaos.model.outcomes import Answer, Cleanup, ExitCode, Outcome, RunStatus, 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from chaos.model.campaign import Begun, Ended, Failed, PlannedRun, Survival
+    from chaos.model.campaign import Begun, Ended, Failed, Latency, PlannedRun, Speed, Survival
     from chaos.model.verdict import Verdict
 
 _STATUS = {
@@ -33,15 +34,19 @@ def broke(verdict: Verdict) -> bool:
     return verdict.wedge is not None or verdict.outcome in (Outcome.WEDGED, Outcome.CRASHED)
 
 
-def is_the_last(begun: Begun, verdict: Verdict) -> bool:
+def is_the_last(begun: Begun, run: PlannedRun, verdict: Verdict) -> bool:
     """Whether a campaign goes no further after this run: it is on until the first trial that counts and broke."""
-    return bool(begun.until) and broke(verdict) and not _why_not(verdict)
+    return bool(begun.until) and run.arm == "fault" and broke(verdict) and not _why_not(verdict)
 
 
 def judge_campaign(
-    begun: Begun, verdicts: Mapping[int, Verdict], failed: Sequence[Failed] = (), ended: Ended | None = None
+    begun: Begun,
+    verdicts: Mapping[int, Verdict],
+    failed: Sequence[Failed] = (),
+    ended: Ended | None = None,
+    latencies: Mapping[int, Latency] | None = None,
 ) -> Campaign:
-    """The campaign's verdict from its record and the verdicts of its runs, by their numbers."""
+    """The campaign's verdict from its record and, by the numbers of its runs, their verdicts and latencies."""
     without = {one.number: one for one in failed}
     made_up_to = _made_up_to(begun, verdicts, without, ended)
     trials = []
@@ -55,7 +60,10 @@ def judge_campaign(
     stopped = _stopped(begun, trials, ended)
     names = tuple(dict.fromkeys(run.dose for run in begun.runs))
     what = _what(trials)
-    doses = tuple(_dose(begun, name, [trial for trial in trials if trial.dose == name], what) for name in names)
+    faults = [trial for trial in trials if trial.arm == "fault"]
+    doses = tuple(_dose(begun, name, [trial for trial in faults if trial.dose == name], what) for name in names)
+    speeds = compare(begun, trials, latencies or {})
+    degraded = any(one.answer is Answer.YES for one in speeds)
     smallest = next((dose.dose for dose in doses if dose.broke and dose.broke.hits), "")
     codes = [trial.exit_code for trial in trials]
     if ended is None:
@@ -63,6 +71,9 @@ def judge_campaign(
     elif ended.interrupted:
         codes.append(ExitCode.INTERRUPTED)
     outcomes = [trial.outcome or Outcome.INCONCLUSIVE for trial in trials] or [Outcome.INCONCLUSIVE]
+    if degraded:
+        outcomes.append(Outcome.DEGRADED)
+        codes.append(ExitCode.AS_EXPECTED if Outcome.DEGRADED in begun.allow else ExitCode.VIOLATION)
     return Campaign(
         format=FORMAT,
         judge_version=JUDGE_VERSION,
@@ -72,19 +83,20 @@ def judge_campaign(
         target=begun.target,
         outcome=min(outcomes, key=lambda outcome: outcome.rank),
         exit_code=worst_exit(codes or [ExitCode.INCONCLUSIVE]),
-        headline=_headline(doses, what, smallest),
-        reasons=tuple(_reasons(doses, trials, stopped)),
+        headline=_headline(doses, what, smallest, degraded=degraded),
+        reasons=tuple(_reasons(doses, speeds, trials, stopped, len(begun.runs))),
         planned=len(begun.runs),
         stopped=stopped,
         trials=tuple(trials),
         doses=doses,
+        speed=speeds,
         smallest=smallest,
         allow=begun.allow,
     )
 
 
 def _trial(run: PlannedRun, verdict: Verdict) -> Trial:
-    landed = [wave for wave in verdict.waves if wave.landed is Answer.YES]
+    landed = [wave for wave in verdict.waves if wave.landed is Answer.YES and wave.kind != "sham"]
     aborts = [wave.server_aborts for wave in landed if wave.kind == "kill"]
     known = [number for number in aborts if number is not None]
     return Trial(
@@ -92,6 +104,7 @@ def _trial(run: PlannedRun, verdict: Verdict) -> Trial:
         folder=run.folder,
         dose=run.dose,
         trial=run.trial,
+        arm=run.arm,
         outcome=verdict.outcome,
         status=verdict.status,
         cleanup=verdict.cleanup,
@@ -119,7 +132,11 @@ def _made_up_to(
 ) -> int:
     """The number of the last run that must have been made: one of which nothing is left is doubt, not nothing."""
     last = max((*verdicts, *without), default=0)
-    if ended is None or ended.reason or any(is_the_last(begun, verdict) for verdict in verdicts.values()):
+    if (
+        ended is None
+        or ended.reason
+        or any(is_the_last(begun, run, verdicts[run.number]) for run in begun.runs if run.number in verdicts)
+    ):
         return last
     return len(begun.runs)
 
@@ -130,6 +147,7 @@ def _no_trial(run: PlannedRun, why: str, code: ExitCode) -> Trial:
         folder=run.folder,
         dose=run.dose,
         trial=run.trial,
+        arm=run.arm,
         outcome=None,
         status=_STATUS.get(code, RunStatus.HARNESS_ERROR),
         cleanup=Cleanup.UNKNOWN,
@@ -165,7 +183,7 @@ def _dose(begun: Begun, name: str, trials: Sequence[Trial], what: str) -> Dose:
         aborts = survival("aborts", [trial.aborts or 0 for trial in broken], [trial.aborts or 0 for trial in serving])
     return Dose(
         dose=name,
-        planned=sum(run.dose == name for run in begun.runs),
+        planned=sum(run.dose == name and run.arm == "fault" for run in begun.runs),
         made=len(trials),
         counted=len(counted),
         outcomes={outcome.value: outcomes[outcome] for outcome in Outcome if outcomes[outcome]},
@@ -187,7 +205,12 @@ def _what(trials: Sequence[Trial]) -> str:
     return "wedged or crashed" if crashed else "wedged"
 
 
-def _headline(doses: Sequence[Dose], what: str, smallest: str) -> str:
+def _headline(doses: Sequence[Dose], what: str, smallest: str, *, degraded: bool) -> str:
+    slower = "; slower than the control" if degraded else ""
+    return _rates(doses, what, smallest) + slower
+
+
+def _rates(doses: Sequence[Dose], what: str, smallest: str) -> str:
     counted = [dose for dose in doses if dose.counted]
     if not counted:
         return "No trial counts: nothing can be said"
@@ -219,16 +242,25 @@ def _hits(aborts: int | None, waves: int) -> str:
     return count(waves, "wave") if aborts is None else f"{count(aborts, 'abort')} in {count(waves, 'wave')}"
 
 
-def _reasons(doses: Sequence[Dose], trials: Sequence[Trial], stopped: str) -> list[str]:
+def _reasons(
+    doses: Sequence[Dose], speeds: Sequence[Speed], trials: Sequence[Trial], stopped: str, planned: int
+) -> list[str]:
     told = [f"{dose.dose}: {_whole(dose)}" for dose in doses] if len(doses) > 1 else []
-    told += [f"{_name(trial)}: {trial.headline}" for trial in trials if trial.broke]
+    told += [f"{_name(trial)}: {trial.headline}" for trial in trials if trial.broke or _sick(trial)]
+    told += [(f"{one.dose}: " if one.dose else "") + one.told for one in speeds]
     not_counted = Counter(trial.why_not for trial in trials if not trial.counts)
     told += [f"not counted, {count(number, 'trial')}: {why}" for why, number in not_counted.most_common()]
     told += [f"{_name(trial)} broke, though it does not count" for trial in trials if trial.broke and not trial.counts]
     if stopped:
-        told.append(f"{len(trials)} of {sum(dose.planned for dose in doses)} runs made: {stopped}")
+        told.append(f"{len(trials)} of {planned} runs made: {stopped}")
     return told
 
 
 def _name(trial: Trial) -> str:
-    return f"run {trial.number}" + (f" ({trial.dose})" if trial.dose else "")
+    more = ", ".join(filter(None, [trial.dose, "control" if trial.arm == "control" else ""]))
+    return f"run {trial.number}" + (f" ({more})" if more else "")
+
+
+def _sick(trial: Trial) -> bool:
+    """A control run that is not well: then it is not the fault."""
+    return trial.arm == "control" and trial.outcome is not None and trial.outcome.violation

@@ -13,6 +13,9 @@ FORMAT = 1
 
 Sides = Literal["both", "upper", "lower"]
 
+Arm = Literal["fault", "control"]
+"""`control` is the same load without the fault."""
+
 # ---------------------------------------------------------------------------------------------- the record
 
 
@@ -22,7 +25,8 @@ class PlannedRun(Part, frozen=True, kw_only=True):
     number: int  # in the order in which they are made, from 1
     folder: str  # relative to the campaign's
     dose: str  # "load.agents.sessions=20"; empty where nothing is swept
-    trial: int  # of this dose, from 1
+    trial: int  # of this dose and arm, from 1
+    arm: Arm = "fault"
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -42,6 +46,7 @@ class Begun(Entry, frozen=True, kw_only=True, tag="campaign.begun"):
     allow: tuple[str, ...]
     until: str  # "wedged": the first that broke is the last
     runs: tuple[PlannedRun, ...]
+    slower_by: float = 0.0  # what is slower than the control by less is not degraded
 
 
 class Failed(Entry, frozen=True, kw_only=True, tag="run.failed"):
@@ -88,6 +93,14 @@ class Survival(Part, frozen=True, kw_only=True):
     median: float | None  # hits after which half no longer serve (Kaplan-Meier); None: more than half survived
 
 
+class Latency(Part, frozen=True, kw_only=True):
+    """How fast one run served requests after it had recovered: a median per measure."""
+
+    why: str = ""  # why nothing can be said; empty: something can
+    sessions: float = 0.0  # of users at a time
+    medians_ms: dict[str, float] = {}
+
+
 class SpeedMeasure(Part, frozen=True, kw_only=True):
     """One latency of users' requests, run by run, against the control's runs.
 
@@ -104,6 +117,15 @@ class SpeedMeasure(Part, frozen=True, kw_only=True):
     slower: Answer
 
 
+class Speed(Part, frozen=True, kw_only=True):
+    """Whether the deployment is slower after the fault than the control is at the same load."""
+
+    dose: str
+    answer: Answer
+    told: str
+    measures: tuple[SpeedMeasure, ...] = ()
+
+
 class Trial(Part, frozen=True, kw_only=True):
     """One run of a campaign that was made. Only those that landed and have an outcome count."""
 
@@ -111,6 +133,7 @@ class Trial(Part, frozen=True, kw_only=True):
     folder: str
     dose: str
     trial: int
+    arm: Arm
     outcome: Outcome | None  # None: there is no record that could be judged
     status: RunStatus
     cleanup: Cleanup
@@ -153,7 +176,7 @@ class Campaign(Part, frozen=True, kw_only=True):
     scenario: str
     about: str
     target: str
-    outcome: Outcome  # the worst of all runs
+    outcome: Outcome  # the worst of all runs, and `degraded` where a comparison says so
     exit_code: ExitCode
     headline: str
     reasons: tuple[str, ...]
@@ -161,5 +184,6 @@ class Campaign(Part, frozen=True, kw_only=True):
     stopped: str  # why not all of the planned runs were made; empty: they were
     trials: tuple[Trial, ...]
     doses: tuple[Dose, ...]
+    speed: tuple[Speed, ...]  # for each dose, where there is a control arm
     smallest: str  # the smallest dose that broke it; empty: none did, or nothing is swept
     allow: tuple[str, ...]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from chaos.model.repetition import FEWEST_TRIALS
 from chaos.model.timeline import check_timeline
 from chaos.model.tree import child, did_you_mean, key_mark, members, number_of, positive, seconds_of, text_of
 from chaos.model.yamlpos import Mapping, Scalar, Sequence
@@ -34,9 +35,22 @@ def check_scenario(root: Mapping, known: Known | None) -> Iterator[Problem]:
         yield from _check_load(group, has_timeline=bool(steps))
     yield from check_timeline(steps, {name for group in groups if (name := text_of(group, "name"))}, known)
     yield from _check_times(root)
+    yield from _check_control(root, has_timeline=bool(steps))
     if known is not None:
         yield from _each_in(child(child(root, "requires"), "packs"), "pack", known.timeouts)
         yield from _each_in(child(child(root, "requires"), "metrics"), "metric", known.metrics)
+
+
+def _check_control(root: Mapping, *, has_timeline: bool) -> Iterator[Problem]:
+    control = child(root, "control")
+    if control is None or (isinstance(control, Scalar) and control.value is not True):
+        return
+    mark = key_mark(root, "control")
+    if not has_timeline:
+        yield mark.problem("`control` leaves out the fault, and there is none", "remove it")
+    if (number_of(child(root, "trials"), "count") or 1) < FEWEST_TRIALS:
+        message = f"with fewer than {FEWEST_TRIALS} trials nobody can tell a slower target from chance"
+        yield mark.problem(message, f"trials: {{count: {FEWEST_TRIALS}}} and as many of the control")
 
 
 def _unique(nodes: list[Mapping], key: str, what: str) -> Iterator[Problem]:

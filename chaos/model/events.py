@@ -15,7 +15,7 @@ import msgspec
 FORMAT = 1
 
 Role = Literal["router", "prefill", "decode"]
-Phase = Literal["baseline", "load", "recovery", "rest", "teardown", "idle", "last-canaries"]
+Phase = Literal["baseline", "load", "recovery", "rest", "measuring", "teardown", "idle", "last-canaries"]
 RequestKind = Literal["load", "canary", "reference"]
 EndedBy = Literal["server", "harness", "fault", "error"]
 Content = Literal["unchecked", "ok", "missing", "corrupted"]
@@ -81,7 +81,7 @@ class PlannedFault(Record, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     id: str
-    kind: str  # kill | signal | restart | foreign-frame | abort-frame
+    kind: str  # kill | signal | restart | foreign-frame | abort-frame | sham
     how: str = ""  # for people: what it does to whom
     group: str = ""  # whose sessions a kill ends
     aim: tuple[Bound, ...] = ()
@@ -110,6 +110,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=True):
     allow: tuple[str, ...] = ("healthy",)
     time_scale: float = 1.0
     until: str = ""  # "wedged": stop cycling at the first violation
+    measure_s: float = 0.0  # how long load goes on after the last recovery, to see how fast it is served
     content: ContentMode = "unchecked"  # what answers can be held to, as the target's owner says
 
 

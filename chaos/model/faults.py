@@ -172,8 +172,26 @@ class AbortFrame(Section):
         return f"abort frame to {self.where.told}"
 
 
+class Sham(Section):
+    """Nothing, at the moment a fault would have come: what a control arm does in its place.
+
+    Sessions that a wave would have killed leave by themselves: those of `group` end their open requests and send no
+    more, so that the load is the same afterwards.
+    """
+
+    group: Name | None = None
+
+    kind: ClassVar[str] = "sham"
+    permission: ClassVar[None] = None
+
+    @property
+    def told(self) -> str:
+        """What it does, in two words."""
+        return f"{self.group} leave by themselves" if self.group else "nothing, in a fault's place"
+
+
 NodeAction = Signal | Restart | ForeignFrame | AbortFrame
 """What acts on nodes; `kill` acts on our own clients."""
 
-ACTIONS = ("kill", "signal", "restart", "foreign_frame", "abort_frame")
+ACTIONS = ("kill", "signal", "restart", "foreign_frame", "abort_frame", "sham")
 """The keys of a step that say what it does: exactly one of them."""

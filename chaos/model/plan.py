@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chaos.model.chance import DOUBT, tries_that_tell
 from chaos.model.events import EngineTimeout, Plan, PlannedFault
-from chaos.model.faults import Kill
+from chaos.model.faults import Kill, Sham
 from chaos.model.units import bounds
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def resolve_plan(scenario: Scenario, target: Target, pack: Pack) -> Plan:
         allow=tuple(outcome.value for outcome in scenario.expect.allow),
         time_scale=scale,
         until=scenario.cycles.until or "",
+        measure_s=observe.measure,
         content=target.content,
     )
 
@@ -129,7 +130,7 @@ def _fault(step: Step, scale: float) -> PlannedFault:
         id=step.id,
         kind=action.kind,
         how=action.how if isinstance(action, Kill) else action.told,
-        group=action.group if isinstance(action, Kill) else "",
+        group=(action.group or "") if isinstance(action, Kill | Sham) else "",
         aim=bounds(step.aim),
         lasts_s=None if step.lasts is None else step.lasts * scale,
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from chaos.model.section import Section
-from chaos.model.units import Matching, shown, wrong
+from chaos.model.units import Matching, fullmatch, shown, wrong
 
 MOST_RUNS = 500
 """Of one campaign; at two minutes each that is a long night."""
@@ -52,3 +52,42 @@ Sweep = Annotated[
     dict[DoseKey, Annotated[list[DoseValue], Field(min_length=1, max_length=MOST_DOSES)]], Field(min_length=1)
 ]
 """Values by their place in the scenario; several places change together, first value with first value."""
+
+
+FEWEST_TRIALS = 4
+"""With three runs of each arm even the clearest difference may be chance: one in twenty."""
+
+
+def _percent(value: object) -> object:
+    if isinstance(value, float) or fullmatch(_PERCENT_PATTERN, value) is None:
+        raise wrong(f"must be a share such as 25%, not {shown(value)}")
+    return value
+
+
+_PERCENT_PATTERN = r"^[1-9][0-9]{0,2}%$"
+Percent = Annotated[str, BeforeValidator(_percent), WithJsonSchema({"type": "string", "pattern": _PERCENT_PATTERN})]
+
+
+class Control(Section):
+    """Trials of the same load without the fault, between the others: what is slower than these is degraded.
+
+    `slower_by`: a median that is worse by less is no degradation, however certain the difference is.
+    """
+
+    count: int | None = Field(default=None, ge=FEWEST_TRIALS, le=MOST_RUNS)  # default: as many as trials
+    slower_by: Percent = "25%"
+
+    @property
+    def factor(self) -> float:
+        """By how much of itself a median must grow: 0.25 for `25%`."""
+        return int(self.slower_by[:-1]) / 100
+
+
+def _control(value: object) -> object:
+    if isinstance(value, bool):
+        return {} if value else None
+    return value
+
+
+ControlArm = Annotated[Control | None, BeforeValidator(_control, json_schema_input_type=bool | Control)]
+"""`true` is a control arm with every default."""

@@ -19,9 +19,9 @@ from pydantic import (
 )
 
 from chaos.model.events import Role
-from chaos.model.faults import ACTIONS, MOST_NODES, AbortFrame, ForeignFrame, Kill, NodeAction, Restart, Signal
+from chaos.model.faults import ACTIONS, MOST_NODES, AbortFrame, ForeignFrame, Kill, NodeAction, Restart, Sham, Signal
 from chaos.model.outcomes import Outcome
-from chaos.model.repetition import Sweep, Trials
+from chaos.model.repetition import ControlArm, Sweep, Trials
 from chaos.model.section import Name, SecretRef, Section, Version1
 from chaos.model.tree import one_of
 from chaos.model.units import (
@@ -133,6 +133,7 @@ class Step(Section):
     restart: Restart | None = None
     foreign_frame: ForeignFrame | None = None
     abort_frame: AbortFrame | None = None
+    sham: Sham | None = None
     at: Duration | None = None
     when: dict[ConditionName, Comparison] | None = Field(default=None, min_length=1)
     after: Name | None = None
@@ -141,9 +142,9 @@ class Step(Section):
     aim: dict[ConditionName, Comparison] = {}
 
     @property
-    def action(self) -> Kill | NodeAction:
+    def action(self) -> Kill | NodeAction | Sham:
         """What the step does; a loaded step has exactly one."""
-        given = (self.kill, self.signal, self.restart, self.foreign_frame, self.abort_frame)
+        given = (self.kill, self.signal, self.restart, self.foreign_frame, self.abort_frame, self.sham)
         return next(action for action in given if action is not None)
 
 
@@ -173,13 +174,17 @@ WatchLimit = Annotated[
 
 
 class Observe(Section):
-    """How long to look. `settle` before the first canary counts, `idle` without probes at the end."""
+    """How long to look. `settle` before the first canary counts, `idle` without probes at the end.
+
+    `measure`: so much longer the load goes on after everything has recovered, to see how fast it is served.
+    """
 
     settle: Duration = 10.0
     at_most: WatchLimit = "engine-timeouts"
     idle: Duration = 60.0
     quiet: Duration = 10.0
     baseline: Duration = 10.0
+    measure: Duration = 0.0
 
 
 class Canary(Section):
@@ -233,6 +238,7 @@ class Scenario(Section):
     cycles: Cycles = Cycles()
     trials: Trials = Trials()
     sweep: Sweep | None = None
+    control: ControlArm | None = None
     observe: Observe = Observe()
     canary: Canary = Canary()
     expect: Expect = Expect()

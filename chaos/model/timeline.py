@@ -27,6 +27,7 @@ def check_timeline(steps: list[Mapping], groups: set[str], known: Known | None) 
         yield from _check_trigger(step, earlier)
         yield from _check_action(step)
         yield from _check_kill(child(step, "kill"), groups)
+        yield from _check_group(child(step, "sham"), groups)
         yield from _check_for(step)
         for action in ACTIONS[1:]:
             yield from _check_where(child(child(step, action), "where"))
@@ -55,12 +56,16 @@ def _check_action(step: Mapping) -> Iterator[Problem]:
         yield key_mark(step, extra).problem(f"`{given[0]}` and `{extra}` exclude each other", "one action per step")
 
 
+def _check_group(action: Node | None, groups: set[str]) -> Iterator[Problem]:
+    group = text_of(action, "group")
+    if isinstance(action, Mapping) and group is not None and group not in groups:
+        yield action.values["group"].mark.problem(f"there is no group {quoted(group)}", did_you_mean(group, groups))
+
+
 def _check_kill(kill: Node | None, groups: set[str]) -> Iterator[Problem]:
     if not isinstance(kill, Mapping):
         return
-    group = text_of(kill, "group")
-    if group is not None and group not in groups:
-        yield kill.values["group"].mark.problem(f"there is no group {quoted(group)}", did_you_mean(group, groups))
+    yield from _check_group(kill, groups)
     if text_of(kill, "how") in (None, "sigkill") and number_of(kill, "sessions") is not None:
         mark = kill.values["sessions"].mark
         yield mark.problem("sigkill ends whole client processes", "to hit chosen sessions use how: rst")

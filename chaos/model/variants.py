@@ -99,9 +99,20 @@ def _size(node: Node) -> float | None:
 
 def _check_number(root: Mapping, sweep: Mapping, doses: int) -> Iterator[Problem]:
     trials = number_of(child(root, "trials"), "count") or 1
-    if doses * trials > MOST_RUNS:
-        message = f"{doses} doses with {trials:g} trials each are {doses * trials:g} runs; {MOST_RUNS} is the limit"
+    controls = control_runs(root)
+    total = doses * (trials + controls)
+    if total > MOST_RUNS:
+        each = f"{trials:g} trials" + (f" and {controls:g} of the control" if controls else "")
+        message = f"{doses} doses with {each} each are {total:g} runs; {MOST_RUNS} is the limit"
         yield sweep.mark.problem(message, "fewer doses or fewer trials")
+
+
+def control_runs(root: Mapping) -> float:
+    """How many runs of each dose are a control arm's."""
+    control = child(root, "control")
+    if control is None or (isinstance(control, Scalar) and control.value is not True):
+        return 0
+    return number_of(control, "count") or number_of(child(root, "trials"), "count") or 1
 
 
 def _without_sweep(root: Mapping) -> Mapping:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.render.campaign import campaign_html, campaign_junit, campaign_md, campaign_panel, run_line
+from chaos.render.campaign import campaign_html, campaign_junit, campaign_md, campaign_panel, named, run_line
 from chaos.render.html import ReportExtras, report_html
 from chaos.render.junit import junit_xml
 from chaos.render.live import LiveView
@@ -19,6 +19,7 @@ __all__ = [
     "campaign_md",
     "campaign_panel",
     "junit_xml",
+    "named",
     "panels_side_by_side",
     "report_html",
     "run_line",

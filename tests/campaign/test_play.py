@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,6 +96,38 @@ def test_each_trial_has_its_seed_and_asks_for_one_run() -> None:
     ]
     assert {(1, None)} == {(run.scenario.trials.count, run.scenario.sweep) for run in runs}
     assert 4 == len({run.planned.folder for run in runs})
+
+
+FAULTY = """\
+version: 1
+name: small
+load: [{name: agents, sessions: 60}]
+timeline:
+  - {id: wave, kill: {group: agents}, when: {waiting: ">= 20"}, aim: {waiting: ">= 20", server_aborts: ">= 1"}}
+  - {id: some, kill: {group: agents, sessions: 5, how: rst}, after: wave}
+  - {id: freeze, signal: {where: {role: decode}, send: STOP}, for: 20s, at: 5s}
+trials: {count: 4}
+control: {count: 5}
+expect: {allow: [wedged]}
+"""
+
+
+def test_a_control_arm_has_the_same_load_and_triggers_and_breaks_nothing() -> None:
+    runs = planned_runs(parse_variants(FAULTY, "s.yaml"))
+    arms = [run.planned.arm for run in runs]
+    assert (["fault", "control"] * 4 + ["control"], 9) == (arms, len({run.planned.folder for run in runs}))
+    fault, control = runs[0].scenario, runs[1].scenario
+    assert (fault.load, fault.seed, fault.observe) == (control.load, control.seed, control.observe)
+    assert fault.observe.measure > 0
+    assert {"sham"} == {step.action.kind for step in control.timeline}
+    wave, some, freeze = control.timeline
+    assert ("agents", {"waiting": ">= 20"}, {}) == (wave.sham.group, wave.when, wave.aim)
+    assert (None, "wave") == (some.sham.group, some.after)  # those that are not killed would stay, too
+    assert (None, 5.0, None) == (freeze.sham.group, freeze.at, freeze.lasts)
+    assert ([Outcome.HEALTHY, Outcome.WEDGED], [Outcome.WEDGED]) == (control.expect.allow, fault.expect.allow)
+    for run in runs[:2]:  # a run folder's scenario can be run again
+        text = json.dumps(run.scenario.model_dump(mode="json", by_alias=True, exclude_none=True))
+        assert run.scenario == parse_scenario(text, "s.json")
 
 
 # ---------------------------------------------------------------------------------------------- the folder

@@ -13,7 +13,8 @@ from campaigns import DONE, begun, verdict
 from rich.console import Console
 
 from chaos.judge import judge_campaign
-from chaos.model.campaign import Ended, Failed
+from chaos.judge.stats import slower
+from chaos.model.campaign import Ended, Failed, Speed
 from chaos.model.outcomes import Answer, Cleanup, ExitCode, Outcome
 from chaos.render import campaign_html, campaign_junit, campaign_md, campaign_panel, run_line
 
@@ -126,7 +127,34 @@ def test_text_of_others_stays_text_everywhere() -> None:
     assert "alert(1)" in ET.fromstring(campaign_junit(campaign).encode()).find(".//failure").text  # noqa: S314
 
 
+SLOW = msgspec.structs.replace(
+    FINE,
+    speed=(
+        Speed(
+            dose="",
+            answer=Answer.YES,
+            told="slower than the control: users: time to first token 405 ms against 205 ms",
+            measures=(
+                slower("users: time to first token", [400, 410, 390, 420], [200, 210, 190, 220], by=0.25, alpha=0.05),
+            ),
+        ),
+    ),
+)
+
+
+def test_the_comparison_with_the_control_is_shown_with_its_effect() -> None:
+    assert "speed slower than the control: users: time to first token 405 ms" in flat(panel(SLOW))
+    for said in (campaign_md(SLOW), campaign_html(SLOW, ())):
+        for part in ("405 ms", "205 ms", "4 runs", "1.98", "100 %", "0.014", "yes"):
+            assert part in said
+    suite = ET.fromstring(campaign_junit(SLOW).encode()).find("testsuite")  # noqa: S314
+    assert "degraded" == suite.findall("testcase")[-1].find("failure").get("type")
+    allowed = msgspec.structs.replace(SLOW, allow=("healthy", "degraded"))
+    suite = ET.fromstring(campaign_junit(allowed).encode()).find("testsuite")  # noqa: S314
+    assert "0" == suite.get("failures")
+
+
 def test_a_run_that_has_ended_is_one_line() -> None:
     planned = begun("n=5", trials=3).runs[1]
     line = run_line(planned, 3, verdict(Outcome.WEDGED, cleanup=Cleanup.DIRTY))
-    assert "run 2 of 3 n=5: WEDGED: Told by a test" == line
+    assert "run 2 of 3 (n=5): WEDGED: Told by a test" == line

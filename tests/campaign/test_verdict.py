@@ -48,13 +48,13 @@ def test_a_wedge_that_the_fault_did_not_make_is_told_but_is_no_trial_of_the_faul
     assert "0 of 1 wedged" in told.headline
     assert ExitCode.VIOLATION == told.exit_code
     assert "run 1 broke, though it does not count" in told.reasons
-    assert not is_the_last(begun(trials=2, until="wedged"), early)
+    assert not is_the_last(begun(trials=2, until="wedged"), begun().runs[0], early)
 
 
 def test_until_wedged_ends_with_the_first_and_its_interval_is_that_of_the_number_of_tries() -> None:
     campaign = begun(trials=10, until="wedged")
-    assert [False, True] == [is_the_last(campaign, one) for one in (FINE, WEDGED)]
-    assert not is_the_last(begun(trials=10), WEDGED)
+    assert [False, True] == [is_the_last(campaign, campaign.runs[0], one) for one in (FINE, WEDGED)]
+    assert not is_the_last(begun(trials=10), campaign.runs[0], WEDGED)
     told = judge_campaign(campaign, {1: FINE, 2: FINE, 3: WEDGED}, (), DONE)
     fixed = judge_campaign(begun(trials=3), {1: FINE, 2: FINE, 3: WEDGED}, (), DONE)
     assert told.doses[0].broke.high < fixed.doses[0].broke.high

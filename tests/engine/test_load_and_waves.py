@@ -23,7 +23,7 @@ from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
 from chaos.engine.timeline import Timeline
 from chaos.model import events as ev
-from chaos.model.faults import Kill
+from chaos.model.faults import Kill, Sham
 from chaos.model.scenario import Arrival, Group, Saturate, Step
 
 if TYPE_CHECKING:
@@ -128,6 +128,51 @@ async def test_draining_hangs_up_on_nobody(tmp_path, pyz) -> None:
         assert 0 == await draining
         assert (0, 12) == (server.hung_up, server.served)
         assert {"server"} == {end.ended_by for end in of(events, ev.RequestEnded)}
+
+
+async def test_in_a_control_arm_the_sessions_leave_by_themselves_and_no_others_come(tmp_path, pyz) -> None:
+    group = AGENTS.model_copy(update={"rounds": 50, "saturate": Saturate(waiting=20, max_sessions=30)})
+    others = Group(name="others", sessions=2, rounds=50, timeout=60.0)
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group, others) as (kit, events):
+        await until(lambda: kit.fleet.agent("agents").open_requests >= 20, "sessions are added until enough wait")
+        step = Step(id="wave", sham=Sham(group="agents"), at=0.0)
+        leaving = asyncio.ensure_future(prepare(step, kit).inject())
+        await until(lambda: of(events, ev.WaveCensus), "the census is taken")
+        server.gate.set()
+        server.finish.set()
+        await leaving
+        asked = len({event.req for event in of(events, ev.RequestStarted) if event.group == "agents"})
+        assert of(events, ev.WaveCensus)[0].phases["waiting"] >= 20
+        assert [("applied", True, "sham"), ("verified", True, "sham")] == [
+            (told.stage, told.ok, told.kind) for told in of(events, ev.FaultStep)
+        ]
+        assert (0, 0) == (server.hung_up, server.resets)
+        ended = [event for event in of(events, ev.RequestEnded) if event.group == "agents"]
+        assert (asked, {"server"}) == (len(ended), {event.ended_by for event in ended})
+        assert (False, True) == (kit.fleet.agent("agents").alive, kit.fleet.agent("others").alive)
+        await asyncio.sleep(0.7)  # longer than saturation needs to add sessions
+        assert asked == len([event for event in of(events, ev.RequestStarted) if event.group == "agents"])
+        await kit.fleet.start_groups()
+        assert kit.fleet.agent("agents").alive
+
+
+async def test_in_a_control_arm_requests_that_never_end_are_told_and_left(tmp_path, pyz, monkeypatch) -> None:
+    monkeypatch.setattr("chaos.engine.load.fleet.LEAVE_MARGIN_S", -59.5)
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == 12, "all sessions wait")
+        await prepare(Step(id="wave", sham=Sham(group="agents"), at=0.0), kit).inject()
+        assert [(False, "12"), (False, "")] == [
+            (told.ok, told.measured.get("open_requests", "")) for told in of(events, ev.FaultStep)
+        ]
+        assert 0 == server.hung_up
+
+
+async def test_in_the_place_of_a_node_fault_nothing_is_done(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == 12, "all sessions wait")
+        await prepare(Step(id="freeze", sham=Sham(), at=0.0), kit).inject()
+        assert [True, True] == [told.ok for told in of(events, ev.FaultStep)]
+        assert (12, 0) == (kit.fleet.open_requests, server.hung_up)
 
 
 async def test_what_cannot_be_drained_is_hung_up_and_journaled(tmp_path, pyz) -> None:

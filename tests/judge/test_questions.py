@@ -99,7 +99,7 @@ SENTINELS = {
     "logs-read": situations.a_log_lost_bytes,
     "probes-looked": situations.the_canary_probe_was_blind_for_a_while,
 }
-WITHOUT_CONTROL = "degraded"  # not applicable until a control arm can be run
+WITHOUT_CONTROL = "degraded"  # of one run never applicable: only a campaign has a control arm
 
 
 def test_every_question_has_a_journal_that_depends_on_it():

@@ -80,10 +80,12 @@ timeline:
   - {id: again, restart: {where: {role: prefill, mode: 2}, as: other, timeout: 60s}, for: 30s, at: 92s}
   - {id: junk, foreign_frame: {where: {role: prefill, mode: all}}, at: 93s}
   - {id: give-up, abort_frame: {}, at: 94s}
+  - {id: nothing, sham: {group: agents}, at: 95s}
 cycles: {count: 2, rest: 40s, until: wedged}
 trials: {count: 20, until: wedged}
+control: {count: 10, slower_by: 30%}
 sweep: {load.agents.sessions: [20, 40, 80], canary.every: [1s, 2s, 3s]}
-observe: {settle: 10s, at_most: engine-timeouts, idle: 60s, quiet: 10s, baseline: 5s}
+observe: {settle: 10s, at_most: engine-timeouts, idle: 60s, quiet: 10s, baseline: 5s, measure: 5s}
 canary: {every: 1s, deadline: 20s, in_a_row: 5, max_tokens: 8, api: generate}
 expect: {recover_within: 60s, allow: [healthy, slow-recovery]}
 seed: 7

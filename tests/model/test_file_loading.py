@@ -135,7 +135,7 @@ def test_units_are_read() -> None:
         (
             "kill: {group: agents}, ",
             "",
-            "6:5: the step has no action (give it one of kill, signal, restart, foreign_frame, abort_frame)",
+            "6:5: the step has no action (give it one of kill, signal, restart, foreign_frame, abort_frame, sham)",
         ),
         (
             "group: agents}",
@@ -155,7 +155,7 @@ def test_units_are_read() -> None:
         (
             "kill: {group: agents}",
             "poison: {role: decode}",
-            "6:16: the fault `poison` is not supported: this version cannot do it yet (supported: kill, signal, restart, foreign_frame, abort_frame)",
+            "6:16: the fault `poison` is not supported: this version cannot do it yet (supported: kill, signal, restart, foreign_frame, abort_frame, sham)",
         ),
         (
             "kill: {group: agents}",
@@ -316,7 +316,7 @@ def test_every_problem_is_told_at_once_whatever_its_kind() -> None:
     )
     assert [
         "2:7: `name` must be a name of lower-case letters, digits, - and _ (63 at most), not 'X'",
-        "3:1: unknown key `foo` (known: about, canary, cycles, expect, load, name, observe, requires, seed, sweep, timeline, trials, version)",
+        "3:1: unknown key `foo` (known: about, canary, control, cycles, expect, load, name, observe, requires, seed, sweep, timeline, trials, version)",
         "5:25: `sessions` must be a whole number, not the text 'many'",
         "5:40: `timeout` must be a duration such as 25s, 300ms or 2m, not 5 (write 5s)",
         "7:27: there is no group 'b' (known: a)",

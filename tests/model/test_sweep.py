@@ -10,6 +10,9 @@ from chaos.model.loading import parse_scenario, parse_variants
 from chaos.model.repetition import MOST_RUNS
 from chaos.model.variants import SWEEPABLE
 
+CHANCE = "nobody can tell a slower target from chance"
+UNKNOWN = "9:11: unknown key `slower_than` (did you mean slower_by?)"
+LIMIT = "500 is the limit (fewer doses or fewer trials)"
 TOO_FEW = "`max_sessions` is 50, fewer than the 60 sessions the group begins with"
 
 
@@ -101,6 +104,34 @@ def test_without_a_sweep_there_is_one_variant_without_a_dose() -> None:
 )  # fmt: skip
 def test_what_is_wrong_with_a_sweep_is_told_at_its_dose(text: str, told: list[str]) -> None:
     assert told == problems(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "control: true",
+            [f"8:1: with fewer than 4 trials {CHANCE} (trials: {{count: 4}} and as many of the control)"],
+        ),
+        ("trials: {count: 4}\ncontrol: {count: 3}", ["9:18: `count` must be at least 4, not 3"]),
+        ("trials: {count: 4}\ncontrol: {slower_by: 25}", ["9:22: `slower_by` must be a share such as 25%, not 25"]),
+        ("trials: {count: 4}\ncontrol: {slower_than: 5%}", [UNKNOWN]),
+        ("trials: {count: 4}\ncontrol: yes", ["9:10: `control` must be a mapping (key: value), not the text 'yes'"]),
+        (
+            "trials: {count: 100}\ncontrol: {count: 200}\nsweep: {load.sessions: [1, 2]}",
+            [f"10:8: 2 doses with 100 trials and 200 of the control each are 600 runs; {LIMIT}"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_control_is_told_at_its_place(text: str, told: list[str]) -> None:
+    assert told == problems(text)
+
+
+def test_a_control_without_a_fault_to_leave_out_is_refused() -> None:
+    text = "version: 1\nname: soak\nload: [{name: a}]\ntrials: {count: 4}\ncontrol: true\n"
+    with pytest.raises(InvalidFile, match=r"s\.yaml:5:1: `control` leaves out the fault, and there is none"):
+        parse_scenario(text, "s.yaml")
+    assert parse_scenario(text.replace("true", "false"), "s.yaml").control is None
 
 
 def test_what_is_wrong_without_any_dose_is_told_once_and_not_again_for_each() -> None:

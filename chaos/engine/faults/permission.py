@@ -9,7 +9,7 @@ from chaos.engine.faults.processes import processes_of
 from chaos.engine.faults.select import matching
 from chaos.engine.probes.locate import NotLocated
 from chaos.model.errors import Refused
-from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Restart, Signal
+from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Restart, Sham, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,14 +27,15 @@ def demand(scenario: Scenario, target: Target, restarter: Restarter | None = Non
             f"{target.name} is a production deployment", hint="this version of pdchaos runs against staging only"
         )
     actions = [step.action for step in scenario.timeline]
-    needed = sorted({action.permission for action in actions} - set(target.allow))
+    wanted = {action.permission for action in actions if action.permission is not None}
+    needed = sorted(wanted - set(target.allow))
     if needed:
         raise Refused(
             f"{target.name} does not allow: {', '.join(needed)}",
             hint=f"add it to the target file: allow: [{', '.join([*target.allow, *needed])}]",
         )
     for step in scenario.timeline:
-        if isinstance(step.action, Kill):
+        if isinstance(step.action, Kill | Sham):
             continue
         found = _nodes(step.id, step.action, target)
         for message, hint in _lacks(step.action, found, restarter):

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from chaos.engine.faults.frames import AbortFrameFault, ForeignFrameFault
 from chaos.engine.faults.restarts import RestartFault
+from chaos.engine.faults.sham import ShamFault
 from chaos.engine.faults.signals import SignalFault
 from chaos.engine.faults.waves import Wave
-from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Restart, Signal
+from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Restart, Sham, Signal
 
 if TYPE_CHECKING:
     from chaos.engine.faults.kit import FaultKit
@@ -22,6 +23,7 @@ FAULTS: dict[type[Section], type[Fault]] = {
     Restart: RestartFault,
     ForeignFrame: ForeignFrameFault,
     AbortFrame: AbortFrameFault,
+    Sham: ShamFault,
 }
 
 

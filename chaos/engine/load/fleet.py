@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SATURATE_EVERY_S = 0.5
 """A new session needs a moment to become one that waits; adding faster would overshoot."""
 SATURATE_STEP = 10
+LEAVE_MARGIN_S = 5.0
+"""Beyond its own timeout a request is given up by its client; the client's process then needs a moment to end."""
 LATE_S = 30.0
 """How long a group may arrive after its ramp: on a starved machine an agent is behind its schedule."""
 LATE_POLL_S = 0.05
@@ -57,6 +59,7 @@ class Fleet:
         self._begun_ns: dict[str, int] = {}
         self._helpers: list[asyncio.Task[None]] = []
         self._closing = False
+        self._leaving: set[Agent] = set()
 
     async def start_groups(self) -> None:
         """Start every group that has no living agent: all of them at first, later those that a wave killed."""
@@ -108,6 +111,18 @@ class Fleet:
         """Wait until every agent has run out of rounds (for scenarios without a timeline)."""
         for agent in tuple(self._agents.values()):
             await agent.ended()
+
+    async def leave(self, group: str) -> int:
+        """Have a group end its open requests and send no more; how many did not end in their own time."""
+        agent = self._agents[group]
+        self._leaving.add(agent)
+        await agent.drain()
+        try:
+            async with asyncio.timeout(self._groups[group].timeout + LEAVE_MARGIN_S):
+                await agent.ended()
+        except TimeoutError:
+            return agent.open_requests
+        return 0
 
     async def drain(self, at_most_s: float) -> int:
         """End the load without hanging up on anybody; after `at_most_s` the rest is hung up on, and counted here."""
@@ -187,7 +202,7 @@ class Fleet:
         assert saturate is not None  # noqa: S101
         sessions = agent.config.sessions
         await self._clock.sleep(agent.config.ramp_s)
-        while agent.alive and not self._closing and sessions < saturate.max_sessions:
+        while agent.alive and not (self._closing or agent in self._leaving) and sessions < saturate.max_sessions:
             counted = agent.census()
             if counted is not None and counted["waiting"] + counted["connecting"] < saturate.waiting:
                 step = min(SATURATE_STEP, saturate.max_sessions - sessions)

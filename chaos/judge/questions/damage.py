@@ -166,7 +166,7 @@ def _threads_alive(case: Case) -> Answered:
 
 
 def _degraded(_case: Case) -> Answered:
-    return not_applicable(fact("no control arm at the same load was run"))
+    return not_applicable(fact("one run alone has no control arm; a campaign with `control` compares"))
 
 
 DAMAGE = (

@@ -6,6 +6,6 @@ from chaos.render.campaign.junit import campaign_junit
 from chaos.render.campaign.markdown import campaign_md
 from chaos.render.campaign.page import campaign_html
 from chaos.render.campaign.panel import campaign_panel
-from chaos.render.campaign.told import run_line
+from chaos.render.campaign.told import named, run_line
 
-__all__ = ["campaign_html", "campaign_junit", "campaign_md", "campaign_panel", "run_line"]
+__all__ = ["campaign_html", "campaign_junit", "campaign_md", "campaign_panel", "named", "run_line"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from chaos.model.outcomes import ExitCode
+from chaos.model.outcomes import Answer, ExitCode, Outcome
 from chaos.render import words
 from chaos.render.campaign import told
 from chaos.render.junit import as_text, count_cases
 
 if TYPE_CHECKING:
-    from chaos.model.campaign import Campaign, Trial
+    from chaos.model.campaign import Campaign, Speed, Trial
 
 
 def campaign_junit(campaign: Campaign) -> str:
@@ -23,6 +23,8 @@ def campaign_junit(campaign: Campaign) -> str:
         ET.SubElement(properties, "property", name=key, value=words.clean(value))
     for trial in campaign.trials:
         _case(suite, trial, name)
+    for one in campaign.speed:
+        _speed_case(suite, one, name, allowed=Outcome.DEGRADED.value in campaign.allow)
     return as_text(count_cases(suite, sum(trial.duration_s for trial in campaign.trials)))
 
 
@@ -41,8 +43,19 @@ def _properties(campaign: Campaign) -> list[tuple[str, str]]:
     return pairs + ([("stopped", campaign.stopped)] if campaign.stopped else [])
 
 
+def _speed_case(suite: ET.Element, speed: Speed, name: str, *, allowed: bool) -> None:
+    title = words.one_line(f"not slower than the control {speed.dose}".rstrip())
+    case = ET.SubElement(suite, "testcase", name=title, classname=name, time="0.000")
+    if speed.answer is Answer.YES and not allowed:
+        ET.SubElement(case, "failure", message=words.one_line(speed.told), type=Outcome.DEGRADED.value)
+    elif speed.answer is Answer.UNKNOWN:
+        ET.SubElement(case, "skipped", message=words.one_line(speed.told))
+    else:
+        ET.SubElement(case, "system-out").text = words.clean(speed.told)
+
+
 def _case(suite: ET.Element, trial: Trial, name: str) -> None:
-    title = words.one_line(f"run {trial.number} {trial.dose}".rstrip())
+    title = words.one_line(f"run {trial.number} {told.named(trial)}".rstrip())
     case = ET.SubElement(suite, "testcase", name=title, classname=name, time=f"{trial.duration_s:.3f}")
     code = ExitCode(trial.exit_code)
     message = words.one_line(trial.headline)

@@ -38,11 +38,19 @@ def campaign_md(campaign: Campaign) -> str:
             ],
         ),
         *rows(
+            ["dose", *told.MEASURE_HEADS],
+            [
+                [text(one.dose or "all trials"), *map(text, told.measure_words(measure))]
+                for one in campaign.speed
+                for measure in one.measures
+            ],
+        ),
+        *rows(
             ["run", "dose", "outcome", "hit by", "counts", "what it says"],
             [
                 [
                     str(trial.number),
-                    text(trial.dose),
+                    text(told.named(trial)),
                     f"{MARKS[told.trial_look(trial).tone]} {told.trial_look(trial).word}",
                     told.hits_words(trial),
                     "yes" if trial.counts else text(f"no: {trial.why_not}"),

@@ -25,6 +25,7 @@ def campaign_html(campaign: Campaign, repeat: tuple[str, ...]) -> str:
     parts = [
         _banner(campaign, name, look),
         _doses(campaign),
+        _speed(campaign),
         _runs(campaign),
         section("repeat", "Repeat this campaign", h("pre", "\n".join(repeat))),
         _about(campaign),
@@ -98,11 +99,29 @@ def _median(dose: Dose) -> str:
     return "\u2013"
 
 
+def _speed(campaign: Campaign) -> Html:
+    """The comparison with the control arm, where there is one."""
+    if not campaign.speed:
+        return Html("")
+    parts = []
+    for one in campaign.speed:
+        rows = [told.measure_words(measure) for measure in one.measures]
+        parts.append(h("p", f"{one.dose}: {one.told}" if one.dose else one.told))
+        parts += [table(told.MEASURE_HEADS, rows)] if rows else []
+    note = h(
+        "p",
+        "Each run gives one median per measure; runs are compared by Mann-Whitney\u2019s test. \u201cRuns above\u201d: "
+        "how often a run with the fault is slower than one of the control (50 % means no difference).",
+        cls="quiet",
+    )
+    return section("speed", "Against the control", note, *parts)
+
+
 def _runs(campaign: Campaign) -> Html:
     rows = [
         [
             h("td", h("a", str(trial.number), href=f"{trial.folder}/report.html")),
-            trial.dose,
+            told.named(trial),
             mark(told.trial_look(trial)),
             told.hits_words(trial),
             "yes" if trial.counts else f"no: {trial.why_not}",

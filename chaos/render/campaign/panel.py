@@ -67,6 +67,7 @@ class CampaignPanel:
         campaign = self.campaign
         doses = [line for dose in campaign.doses[:MOST_DOSES] for line in _dose(dose, several=len(campaign.doses) > 1)]
         yield "trials", doses
+        yield "speed", [f"{one.dose}: {one.told}" if one.dose else one.told for one in campaign.speed]
         reasons = [f"{BULLET} {reason}" for reason in campaign.reasons if not _is_a_dose(campaign, reason)]
         if len(reasons) > MOST_REASONS:
             more = len(reasons) - MOST_REASONS + 1
@@ -85,7 +86,9 @@ def _dose(dose: Dose, *, several: bool) -> Iterable[str]:
 
 
 def _is_a_dose(campaign: Campaign, reason: str) -> bool:
-    """Whether a reason says what the doses' own lines say."""
+    """Whether a reason says what the lines of the doses, or of their speed, say."""
+    if any(reason.endswith(one.told) for one in campaign.speed):
+        return True
     return any(dose.dose and reason.startswith(f"{dose.dose}: ") for dose in campaign.doses)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 from chaos.model.outcomes import ExitCode
@@ -10,15 +11,20 @@ from chaos.render import words
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from chaos.model.campaign import Campaign, Dose, PlannedRun, Trial
+    from chaos.model.campaign import Campaign, Dose, PlannedRun, SpeedMeasure, Trial
     from chaos.model.verdict import Verdict
+
+
+def named(run: PlannedRun | Trial) -> str:
+    """What tells a run from the others beside its number; empty where nothing does."""
+    return ", ".join(filter(None, [run.dose, "control" if run.arm == "control" else ""]))
 
 
 def run_line(planned: PlannedRun, of: int, verdict: Verdict) -> str:
     """One run that has ended, on one line."""
-    dose = f" {planned.dose}" if planned.dose else ""
+    name = f" ({named(planned)})" if named(planned) else ""
     word = words.outcome_look(verdict.outcome).word
-    return words.one_line(f"run {planned.number} of {of}{dose}: {word}: {words.headline(verdict)}", 300)
+    return words.one_line(f"run {planned.number} of {of}{name}: {word}: {words.headline(verdict)}", 300)
 
 
 def look(campaign: Campaign) -> words.Look:
@@ -55,6 +61,22 @@ def hits_words(trial: Trial) -> str:
     """What a trial was hit by."""
     aborts = "" if trial.aborts is None else f", {words.count(trial.aborts, 'abort')}"
     return f"{words.count(trial.waves, 'wave')}{aborts}"
+
+
+def measure_words(measure: SpeedMeasure) -> tuple[str, ...]:
+    """Name, both medians, ratio, how often the one is above the other, p, and the answer."""
+    return (
+        measure.name,
+        f"{statistics.median(measure.fault_ms):.0f} ms ({words.count(len(measure.fault_ms), 'run')})",
+        f"{statistics.median(measure.control_ms):.0f} ms ({words.count(len(measure.control_ms), 'run')})",
+        f"{measure.ratio:.2f}",
+        f"{measure.above:.0%}".replace("%", " %"),
+        f"{measure.p:.2g}",
+        words.answer_word(measure.slower),
+    )
+
+
+MEASURE_HEADS = ["measure", "after the fault", "control", "ratio", "runs above", "p", "slower"]
 
 
 def axes_words(campaign: Campaign) -> str:
