@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.judge.facts import sound
-from chaos.judge.units import SECOND
+from chaos.judge.units import SECOND, count
 from chaos.judge.windows import load_start
 from chaos.model.outcomes import Answer
 
@@ -115,6 +115,16 @@ def counted(scrape: ev.Scrape, name: str) -> float | None:
     """The count of a metric over all its series in one reading; None when it is unknown."""
     values = [sample.value for sample in scrape.samples if sample.name == name and sound(sample.value)]
     return sum(values) if values else 0.0 if name in scrape.zero else None
+
+
+def unread_ranks(facts: Facts) -> list[str]:
+    """Nodes of which fewer ranks show queues of their own than the node says it has: the rest nobody has looked at."""
+    told = []
+    for node in facts.nodes:
+        seen = {series.labels for series, _ in of_use(facts, "queue", {node.id})}
+        if len(node.ranks) > len(seen) > 0:
+            told.append(f"{node.id}: its metrics tell of {len(seen)} of {count(len(node.ranks), 'rank')}")
+    return told
 
 
 def _received(facts: Facts, path: ev.Path, start_ns: int, end_ns: int) -> tuple[int, tuple[int, ...]]:

@@ -14,6 +14,7 @@ from chaos.judge.facts import Facts
 from chaos.judge.headline import headline, reasons
 from chaos.judge.landing import waves
 from chaos.judge.lattice import decide
+from chaos.judge.metrics import unread_ranks
 from chaos.judge.paths import State
 from chaos.judge.questions.content import CONTENT
 from chaos.judge.questions.damage import DAMAGE
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from chaos.model.events import AnyEvent
     from chaos.model.verdict import Finding
 
-JUDGE_VERSION = "3"
+JUDGE_VERSION = "4"
 """Changes whenever the same journal may get another verdict."""
 
 QUESTIONS: tuple[Question, ...] = (*SERVING, *USERS, *CONTENT, *DAMAGE, *REACH, *TRUST)
@@ -150,6 +151,7 @@ def _not_examined(case: Case) -> tuple[str, ...]:
         blind = [what for probe, what in OBSERVABLE.items() if probe not in node.observes]
         if blind:
             told.append(f"{node.id}: {', '.join(blind)} could not be looked at")
+    told += unread_ranks(facts)
     told += unseen_inside(facts)
     told += [f"{run.node}: {run.why}, so nothing is expected of it" for run in case.workers if run.part is Part.APART]
     told += unexamined_content(facts)

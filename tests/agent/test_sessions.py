@@ -102,3 +102,12 @@ async def test_tokens_count_while_requests_are_open(phases: PhaseFile) -> None:
         proceed.set()
         await asyncio.wait_for(load.finished, scripted.PATIENCE_S)
     assert (3, 3) == (load.tokens(), load.counters.tokens)
+
+
+async def test_no_request_is_named_by_the_beginning_of_another_ones_name(phases: PhaseFile) -> None:
+    """Trap 43: an abort takes every request whose name begins with the one it was given."""
+    async with Server(scripted.always(ANSWER)) as server:
+        _, notes = await _run(make_tools(make_config(server.url, sessions=12, rounds=11)), phases)
+    names = {start["req"] for start in notes.of("start")}
+    assert 12 * 11 == len(names)
+    assert not [(one, other) for one in names for other in names if one != other and other.startswith(one)]

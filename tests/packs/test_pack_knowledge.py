@@ -120,6 +120,28 @@ def test_dead_threads_symptoms_and_crashes_are_told_apart(line: str, klass: str,
     assert (klass, ends) == (found.klass, found.ends)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2026-06-20 14:07:41 TP0] Some requests timed out when bootstrapping, which means prefill instances fail to receive the KV indices from the decode instance of this request.",
+        "[2026-06-20 14:07:41 TP0] Some requests fail to receive KV Cache transfer done signal after bootstrapping.",
+    ],
+)
+def test_a_line_that_a_process_prints_only_once_is_a_symptom_and_counts_nothing(line: str) -> None:
+    """Trap 22: `warning_once` makes the first wave look bad and every later one clean."""
+    found = meaning(PACKS["sglang"], line)
+    assert found
+    assert ("symptom", "", "") == (found.klass, found.ends, found.key)
+    assert "once per process" in found.note
+
+
+def test_an_exception_without_any_text_is_recognised() -> None:
+    """Trap 24: a bare assertion leaves nothing behind `with exception `."""
+    found = meaning(PACKS["sglang"], failed("9f3c", 7, "").partition(" KVTransferError")[0] + " ")
+    assert found
+    assert ("request-failed", "symptom") == (found.id, found.klass)
+
+
 def failed(rid: str, room: int, reason: str, *, rank: int = 0) -> str:
     return (
         f"[2026-06-20 14:02:12 TP{rank}] Decode transfer failed for request rank={rank} decode_req.req.rid='{rid}' "

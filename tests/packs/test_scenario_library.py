@@ -79,3 +79,27 @@ def test_the_soak_breaks_nothing_and_hangs_up_on_nobody() -> None:
     scenario = library.load_scenario("soak-no-fault").value
     assert [] == scenario.timeline
     assert all(group.timeout > 300 for group in scenario.load)
+
+
+def test_a_wave_is_only_said_to_have_landed_where_the_servers_told_of_aborts() -> None:
+    """Trap 18: short requests free their slots by themselves, and every scenario passes for the wrong reason."""
+    waves = [
+        (load, step)
+        for load in map(library.load_scenario, NAMES)
+        for step in load.value.timeline
+        if step.kill and step.kill.how == "sigkill"
+    ]
+    assert len(waves) >= 3
+    for load, wave in waves:
+        assert ">= 1" == wave.aim["server_aborts"], load.value.name
+        (group,) = (group for group in load.value.load if group.name == wave.kill.group)
+        assert group.max_tokens >= 1000, f"{load.value.name}: streams that end before the wave"
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_either_side_is_replaced_under_load(role: str) -> None:
+    """Trap 45: replacing an idle node works where replacing one in use does not."""
+    scenario = library.load_scenario(f"restart-{role}-under-load").value
+    (step,) = scenario.timeline
+    assert role == step.restart.where.role
+    assert all(group.rounds * group.think_time > scenario.expect.recover_within for group in scenario.load)

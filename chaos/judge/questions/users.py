@@ -6,12 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, yes
-from chaos.judge.units import count
+from chaos.judge.units import count, ns
 from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
     from chaos.judge.case import Case
     from chaos.judge.facts import LoadRequest
+    from chaos.judge.windows import Window
     from chaos.model.events import LoadTold
 
 TOLERATED_SHARE = 0.01
@@ -20,7 +21,7 @@ TOLERATED_SHARE = 0.01
 
 def _users_served(case: Case) -> Answered:
     """Requests that a fault may have touched are not counted; those that we hung up on at last never were answered."""
-    touched = [_touched(case, window.cycle, window.budget_ns(case.facts.plan)) for window in case.windows]
+    touched = [reach for window in case.windows for reach in _touched(case, window)]
     counted = [
         request
         for request in case.facts.load.values()
@@ -40,6 +41,10 @@ def _users_served(case: Case) -> Answered:
         return no(fact(text, [load.seq for load in lost]), outcome=Outcome.INCONCLUSIVE)
     if not counted and not told:
         return not_applicable(fact("no user request is known to have ended outside the reach of a fault"))
+    mute = [request for request in counted if _never_answered(case, request)]
+    if mute:
+        text = f"{len(mute)} of {count(len(counted), 'user request')} never got a token, until we hung up"
+        return no(fact(text, [request.seq for request in mute]), outcome=Outcome.INCONCLUSIVE)
     failed = [request for request in counted if not request.ok]
     if len(failed) <= TOLERATED_SHARE * len(counted):
         number = len(counted) + sum(map(_ended, told))
@@ -54,15 +59,23 @@ def _users_served(case: Case) -> Answered:
     )
 
 
+def _never_answered(case: Case, request: LoadRequest) -> bool:
+    """Whether a user waited in vain for longer than any canary may: no odd failure, however many had more luck."""
+    waited_ns = (request.ended_ns or request.begun_ns) - request.begun_ns
+    in_vain = request.ended_by == "harness" and not request.ok and not request.tokens
+    return in_vain and waited_ns > ns(case.facts.plan.canary_deadline_s)
+
+
 def _ended(load: LoadTold) -> int:
     return (load.completed or 0) + (load.failed or 0)
 
 
-def _touched(case: Case, cycle: int, until_ns: int) -> tuple[int, int]:
-    """From the first touch of the cycle's faults to the end of its budget; empty where nothing was broken."""
-    starts = [fired.ordered_ns for (of, _), fired in case.facts.fired.items() if of == cycle]
-    starts += [step.t_ns for step in case.facts.steps if step.cycle == cycle and step.stage == "applied" and step.ok]
-    return (min(starts), until_ns) if starts else (until_ns, until_ns - 1)
+def _touched(case: Case, window: Window) -> list[tuple[int, int]]:
+    """From the first touch of the cycle's faults to the end of its budget; nothing where nothing was broken."""
+    facts, cycle = case.facts, window.cycle
+    starts = [fired.ordered_ns for (of, _), fired in facts.fired.items() if of == cycle]
+    starts += [step.t_ns for step in facts.steps if step.cycle == cycle and step.stage == "applied" and step.ok]
+    return [(min(starts), window.budget_ns(facts.plan))] if starts else []
 
 
 def _why(failed: list[LoadRequest]) -> str:
