@@ -118,3 +118,12 @@ def test_two_by_two_nodes_of_two_by_two_ranks_serve_every_pair(lab):
                 reply = wide.http.post(decode.url + GENERATE, json=body)
                 assert (200, 3) == (reply.status_code, read_answer(GENERATE, reply).tokens)
     assert 200 == wide.ask(GENERATE).status
+
+
+def test_no_rank_process_is_left_when_a_lab_has_stopped(lab):
+    wide = lab(dp=2, tp=2)
+    children = [child for pid in wide.running.pids[1:] for child in titles(pid).values()]
+    assert 8 == len(children)
+    os.kill(children[0], signal.SIGSTOP)
+    assert [] == wide.running.stop()
+    assert [] == [child for child in children if psutil.pid_exists(child)]

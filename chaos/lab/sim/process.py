@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
-from chaos.lab.sim import lines
+from chaos.lab.sim import lines, rank_process
 from chaos.lab.sim.config import NodeConfig
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def main(make: Callable[[NodeConfig], Node]) -> None:
         status = 1
     else:
         status = 0
+    rank_process.end_all()
     # the control thread blocks in a ZMQ receive for ever, so the ordinary way out would wait for it
     os._exit(status)
 

@@ -15,6 +15,7 @@ from chaos.lab.sim.rank_child import ABORT, DIVERGE, TURN
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_started: list[subprocess.Popen[bytes]] = []
 _CHILD = str(Path(__file__).with_name("rank_child.py"))
 
 
@@ -35,15 +36,15 @@ class RankProcess:
                 # its argv[0] is its title, so Python could not find its own library by it
                 env={**os.environ, "PYTHONHOME": sys.base_prefix},
             )
-        self._reader: asyncio.StreamReader | None = None
+        _started.append(self.process)
         self._writer: asyncio.StreamWriter | None = None
         self._watching: asyncio.Task[None] | None = None
         self._answers: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def connect(self) -> None:
         """Begin to listen to it."""
-        self._reader, self._writer = await asyncio.open_connection(sock=self._ours)
-        self._watching = asyncio.create_task(self._watch(self._reader))
+        reader, self._writer = await asyncio.open_connection(sock=self._ours)
+        self._watching = asyncio.create_task(self._watch(reader))
 
     async def turn(self, order: bytes = TURN) -> None:
         """Have it take a turn; never returns when it is stopped, stuck or gone."""
@@ -58,6 +59,13 @@ class RankProcess:
         except ConnectionError:
             pass
         self.on_end(self)
+
+
+def end_all() -> None:
+    """End every rank process of this node; they would end by themselves, a little after it."""
+    for process in _started:
+        process.kill()
+        process.wait()
 
 
 class RankGroup:
