@@ -13,7 +13,7 @@ from chaos.lab.sim.decode_scheduler import DecodeScheduler
 from chaos.lab.sim.peers import Peers
 from chaos.lab.sim.prefill_scheduler import PrefillScheduler
 from chaos.lab.sim.scheduler import Scheduler
-from chaos.lab.sim.workers import BREAKER_OPENS_AFTER, Workers
+from chaos.lab.sim.workers import UNHEALTHY_AFTER, Workers
 
 if TYPE_CHECKING:
     from chaos.lab.sim.peers import PrefillPeer
@@ -85,9 +85,9 @@ class FailedIsFinal(Workers):
     """A worker that failed often enough is given up: nobody asks again whether it came back."""
 
     def result(self, worker: Worker, *, ok: bool) -> None:
-        """Ten failures in a row are the end of it."""
+        """Three failures in a row are the end of it."""
         super().result(worker, ok=ok)
-        if worker.failures >= BREAKER_OPENS_AFTER and not worker.given_up:
+        if worker.failures >= UNHEALTHY_AFTER and not worker.given_up:
             worker.given_up = True
             self.lost(worker)
 
