@@ -25,8 +25,9 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "restart": ({"where": {"role": "decode"}}, {"where": {"role": "decode"}, "as": "other"}),
     "foreign_frame": ({},),
     "abort_frame": ({},),
+    "sham": ({}, {"group": "agents"}),
 }
-"""What each action of the scenario language needs at least. A new action has no example yet, and that is red."""
+"""What each action of the scenario language needs at least. A new action without an example is red."""
 
 SCENARIO = parse_scenario("{version: 1, name: proof, load: [{name: agents}]}", "s.yaml")
 TARGET = parse_target(
@@ -58,8 +59,8 @@ class Way(NamedTuple):
 
     @property
     def hits_clients(self) -> bool:
-        """Whether it is one of our own clients', and so a wave."""
-        return bool(self.planned.group)
+        """Whether it hits our own clients, and so is a wave."""
+        return self.planned.kind == "kill"
 
 
 def ways() -> Iterator[Way]:
@@ -71,7 +72,7 @@ def ways() -> Iterator[Way]:
             for name, field in model.model_fields.items()
             if get_origin(field.annotation) is Literal
         }
-        for example in EXAMPLES[action]:
+        for example in EXAMPLES.get(action, ()):
             for name, values in (choices or {"": ("",)}).items():
                 for value in values:
                     for lasts in (None, 10.0):
