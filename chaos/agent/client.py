@@ -73,6 +73,8 @@ class Call:
     """A request in flight. `run` once; `hang_up` at any moment."""
 
     def __init__(self, tools: Tools, req: str, body: bytes, watcher: Watcher, *, keep_text: bool) -> None:
+        self.rid = f"{tools.config.run}-{req}"
+        self._blamed = False
         self._loop = asyncio.get_running_loop()
         self._tools = tools
         self._watcher = watcher
@@ -111,6 +113,8 @@ class Call:
         finally:
             self._timer.cancel()
             self._wire.close()
+        if self._blamed and error_word and ended_by != "harness":
+            ended_by = "fault"
         answer = self.answer
         return Ended(
             error=error_word,
@@ -126,6 +130,39 @@ class Call:
             prompt_tokens=answer.prompt_tokens,
             mute=not answer.said and answer.tokens >= SURELY_TEXT,
         )
+
+    @property
+    def sent_ns(self) -> int | None:
+        """When it left; None before."""
+        return self._sent_ns
+
+    async def ended_within(self, seconds: float) -> bool:
+        """Wait for its end, but not longer; whether it came."""
+        await asyncio.wait([self._over], timeout=seconds)
+        return self._over.done()
+
+    def blame(self) -> None:
+        """From now on it is a fault's doing when it fails."""
+        self._blamed = True
+
+    def hold(self, how: str) -> None:
+        """Take nothing from the server any more: `stall` or `blackhole`. Nobody loses patience meanwhile."""
+        self._wire.hold(how)
+        self.blame()
+        self.suspend_timeout()
+
+    @property
+    def held(self) -> bool:
+        """Whether it takes nothing from the server."""
+        return self._wire.held
+
+    def arrived(self) -> tuple[bool, int, int]:
+        """What the kernel has of the connection: whether it is held, bytes unread, segments dropped."""
+        return self._wire.arrived()
+
+    def release(self) -> None:
+        """Read on, as if nothing had been."""
+        self._wire.release()
 
     @property
     def connected(self) -> bool:

@@ -53,6 +53,7 @@ class Config:
     temperature: float = 0.0
     ignore_eos: bool = True
     owner: str | None = None  # of codewords: the SPACE of SPACE-SESSION-ROUND; none are asked for without
+    rid: bool = False  # requests carry their id in the body, by which an engine can abort them
 
 
 class _Reader:
@@ -175,6 +176,7 @@ def parse_config(line: bytes) -> Config:
         temperature=read.seconds("temperature", 0.0),
         ignore_eos=read.flag("ignore_eos", default=True),
         owner=read.maybe_text("owner"),
+        rid=read.flag("rid", default=False),
     )
     read.finish()
     tls.finish()

@@ -1,14 +1,18 @@
 """The process: configuration and commands in on stdin, events out on stdout, people's diagnostics on stderr.
 
 In, one JSON object per line: first the configuration (`config.Config`; `tls` is `{"verify": ..., "ca": ...}`), then
-commands: `{"cmd": "add", "sessions": N}`, `{"cmd": "wave", "id": ..., "how": "rst"|"fin"|"cancel", "sessions":
-"all"|N|[numbers]}`, `{"cmd": "drain"}`, `{"cmd": "stop"}`. SIGTERM and SIGINT drain. End of file on stdin means that
-the harness died: drain, but hang up after `orphan_drain_s`.
+commands: `{"cmd": "add", "sessions": N}`, `{"cmd": "wave", "id": ..., "how": "rst"|"fin"|"cancel"|"timeout"|
+"abort-api"|"stall"|"blackhole", "sessions": "all"|N|[numbers], "deadline_s": of a timeout}`, `{"cmd": "look", "id":
+...}` and `{"cmd": "release", "id": ..., "close": bool}` for what a stall or a blackhole holds, `{"cmd": "drain"}`,
+`{"cmd": "stop"}`. SIGTERM and SIGINT drain. End of file on stdin means that the harness died: drain, but hang up after
+`orphan_drain_s`.
 
-Out: `hello`, then `start` and `end` of each request, `wave` after each wave, `beat` twice a second, `refused` for a
-command that could not be carried out, and `bye` as the last line. Times are nanoseconds of CLOCK_MONOTONIC.
+Out: `hello`, then `start` and `end` of each request, `wave` after each wave, `held` after each look or release, `beat`
+twice a second, `refused` for a command that could not be carried out, and `bye` as the last line. Times are nanoseconds
+of CLOCK_MONOTONIC.
 
 A session that a wave hit is over, one that was still to begin included (with "all"); an open loop's arrivals go on.
+Requests that are held, given up late or left to be aborted are those that are open: other sessions stay as they are.
 
 Draining suspends the requests' own timeouts: whoever drains wants nothing to be hung up. `stop` ends that, too.
 
@@ -34,16 +38,20 @@ from urllib.parse import urlsplit
 from . import codec
 from .beat import Beat
 from .client import Tools
-from .codec import as_mapping, loads
+from .codec import as_mapping, as_text, loads
 from .config import Config, ConfigError, parse_config
+from .holds import HOLDS, Hold
 from .http1 import PARSERS, request_head
+from .patience import lose_patience
 from .phases import PhaseFile
 from .report import Report
 from .sessions import Load
-from .waves import BadWave, follow, parse_order, strike
+from .waves import BadWave, follow, hand_over, parse_order, strike
 from .wire import Remote
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from .wire import Address
 
 try:
@@ -106,6 +114,7 @@ class _Agent:
         self._parser_name = parser_name
         self._reason = "done"
         self._waves: set[asyncio.Task[None]] = set()
+        self._holds: dict[str, Hold] = {}
 
     async def run(self, rest: bytearray) -> int:
         loop = asyncio.get_running_loop()
@@ -170,6 +179,9 @@ class _Agent:
             self._load.add(count)
         elif name == "wave":
             self._wave(command, read_ns)
+        elif name in ("look", "release") and command.get("id") in self._holds:
+            hold = self._holds[as_text(command.get("id"))]
+            hold.look() if name == "look" else hold.release(close=bool(command.get("close")))
         elif line.strip():
             self._refuse(line, "not a command")
 
@@ -179,8 +191,18 @@ class _Agent:
         except BadWave as error:
             self._refuse(codec.dumps(command), str(error))
             return
-        blow = strike(order, list(self._load.live.values()))
-        task = asyncio.ensure_future(follow(blow, self._report))
+        sessions = list(self._load.live.values())
+        if order.how in HOLDS:
+            self._holds[order.wave] = Hold(order, sessions, self._report)
+        elif order.how == "abort-api":
+            hand_over(order, sessions, self._report)
+        elif order.how == "timeout":
+            self._await(lose_patience(order, sessions, self._report))
+        else:
+            self._await(follow(strike(order, sessions), self._report))
+
+    def _await(self, wave: Coroutine[object, object, None]) -> None:
+        task = asyncio.ensure_future(wave)
         self._waves.add(task)
         task.add_done_callback(self._waves.discard)
 

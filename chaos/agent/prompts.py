@@ -65,8 +65,8 @@ class Conversation:
         """How many words the questions in the context have: an engine counts about as many tokens, or more."""
         return sum(text.count(" ") + 1 for role, text in self._turns if role == "user")
 
-    def ask(self, round_: int) -> bytes:
-        """The body of this round's request; what was asked stays in the context."""
+    def ask(self, round_: int, rid: str = "") -> bytes:
+        """The body of this round's request, with its id if it is to carry it; what was asked stays in the context."""
         config = self._config
         tokens = config.prompt_tokens
         self.owner = ""
@@ -77,7 +77,10 @@ class Conversation:
         if self.owner:
             asked += " " + request(config.run, self.owner)
         self._turns.append(("user", asked))
-        return dumps(self._body())
+        body = self._body()
+        if rid:
+            body["rid"] = rid
+        return dumps(body)
 
     def answered(self, text: str) -> None:
         """Add what the model answered."""

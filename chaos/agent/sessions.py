@@ -104,7 +104,9 @@ class Session:
             for round_ in range(self._rounds):
                 self._round = round_
                 self._intended_ns = self._due_ns
-                body = talk.ask(round_)
+                self._req = f"{load.config.group}-s{self.number:07d}-r{round_:05d}"
+                # Of a fixed width, because engines abort whatever begins with what they are given (sglang#35936).
+                body = talk.ask(round_, f"{load.config.run}-{self._req}" if load.config.rid else "")
                 ended, content = await self._request(body, talk)
                 if round_ + 1 == self._rounds or not self._goes_on():
                     return
@@ -147,7 +149,6 @@ class Session:
 
     async def _request(self, body: bytes, talk: Conversation) -> tuple[Ended, str]:
         load = self._load
-        self._req = f"{load.config.group}-s{self.number:07d}-r{self._round:05d}"
         self._move(CONNECTING)
         load.counters.intended += 1
         another = self._round + 1 < self._rounds

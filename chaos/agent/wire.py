@@ -16,6 +16,8 @@ import termios
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol, cast
 
+from . import blackhole
+
 if TYPE_CHECKING:
     import ssl
 
@@ -77,6 +79,8 @@ class Wire(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> None:
         self._loop = loop
+        self._held = ""  # "stall" or "blackhole"
+        self._buffer_bytes = 0  # of the kernel for what arrives, before a stall made it small
         self._listener = listener
         self._sock: socket.socket | None = None
         self._transport: asyncio.Transport | None = None
@@ -144,6 +148,8 @@ class Wire(asyncio.Protocol):
         """Take over the transport, and hang up at once when that was ordered meanwhile."""
         self._transport = cast("asyncio.Transport", transport)
         self.stage = Stage.OPEN
+        if self._held == "stall":
+            self._transport.pause_reading()
         if self._how:
             self._hang_up_open(self._transport)
 
@@ -158,6 +164,51 @@ class Wire(asyncio.Protocol):
         self._closed()
         if not told:
             self._listener.lost(exc)
+
+    # ------------------------------------------------------------------------------------------ holding
+
+    def hold(self, how: str) -> None:
+        """Keep the connection and take nothing from it: do not read (`stall`), or let nothing arrive (`blackhole`).
+
+        OSError where the system cannot do it. Of a stall the kernel's buffer is made small, so that the window closes
+        after a few kilobytes.
+        """
+        sock = self._sock
+        if sock is None or self._held:
+            return
+        if how == "blackhole":
+            blackhole.attach(sock)
+        else:
+            self._buffer_bytes = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+            if self._transport is not None:
+                self._transport.pause_reading()
+        self._held = how
+
+    def release(self) -> None:
+        """Undo `hold`."""
+        how, self._held = self._held, ""
+        sock = self._sock
+        if sock is None or not how:
+            return
+        if how == "blackhole":
+            blackhole.detach(sock)
+            return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._buffer_bytes // 2)  # the kernel doubles it
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing is taken from it."""
+        return bool(self._held)
+
+    def arrived(self) -> tuple[bool, int, int]:
+        """Whether it is held; bytes received and not read; segments that were dropped."""
+        sock = self._sock
+        if sock is None:
+            return False, 0, 0
+        return bool(self._held), unread_bytes(sock), blackhole.drops(sock)
 
     # ------------------------------------------------------------------------------------------ endings
 
@@ -177,6 +228,7 @@ class Wire(asyncio.Protocol):
         """
         if self._how or self.stage in (Stage.NEW, Stage.CLOSED):
             return None
+        self.release()
         self._how = how
         sock = self._sock
         if sock is not None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from chaos.model.known import Known
     from chaos.model.schema import Kind
+    from chaos.model.target import Target
 
 TARGET_KEYS = {"router", "prefill", "decode"}
 PACK_KEYS = {"signatures", "metrics", "endpoints", "gauge_lag"}
@@ -29,9 +31,11 @@ PACK_KEYS = {"signatures", "metrics", "endpoints", "gauge_lag"}
 def check_files(files: Sequence[Path]) -> int:
     """Check every file; 0 when all are fine, 2 when any is not."""
     failed = 0
-    for path in files:
+    known = library.known()
+    for path in _targets_first(files):
         try:
-            kind = _check(path)
+            kind, target = _check(path, known)
+            known = known.on(target) if target is not None else known
         except UserError as error:
             failed += 1
             tell(error)
@@ -42,17 +46,30 @@ def check_files(files: Sequence[Path]) -> int:
     return int(ExitCode.USAGE if failed else ExitCode.AS_EXPECTED)
 
 
-def _check(path: Path) -> Kind:
+def _targets_first(files: Sequence[Path]) -> list[Path]:
+    """Targets first: scenarios beside one are checked against what it can do."""
+
+    def is_target(path: Path) -> bool:
+        try:
+            return _kind(plain(parse_yaml(library.read(path), str(path)))) == "target"
+        except UserError:
+            return False  # told of in its turn
+
+    return sorted(files, key=lambda path: not is_target(path))
+
+
+def _check(path: Path, known: Known) -> tuple[Kind, Target | None]:
     text = library.read(path)
     kind = _kind(plain(parse_yaml(text, str(path))))
+    target = None
     match kind:
         case "target":
-            parse_target(text, str(path), known=library.known())
+            target = parse_target(text, str(path), known=known)
         case "pack":
             parse_pack(text, str(path))
         case "scenario":
-            parse_scenario(text, str(path), known=library.known())
-    return kind
+            parse_scenario(text, str(path), known=known)
+    return kind, target
 
 
 def _kind(tree: object) -> Kind:

@@ -203,6 +203,8 @@ class Run:
                     servers=self._setup.target.servers,
                     health={node.node.id: node.health for node in found.nodes if node.health},
                     http=http,
+                    headers=found.headers,
+                    abort_urls=found.abort_urls,
                     restarter=self._setup.restarter,
                     seed=self._setup.scenario.seed,
                     time_scale=self._plan.time_scale,
@@ -359,6 +361,7 @@ class Run:
             emit=self._bus.emit,
             clock=self._clock,
             tasks=tasks,
+            named={step.kill.group for step in setup.scenario.timeline if step.kill and step.kill.how == "abort-api"},
             owners=setup.owners if setup.plan.content != "unchecked" else None,
         )
 

@@ -22,8 +22,21 @@ def _sessions(value: object) -> object:
     raise wrong(f"must be all or a number of sessions from 1 to 20000, not {shown(value)}")
 
 
+Hold = Literal["stall", "blackhole"]
+HOLDS = ("stall", "blackhole")
+"""Ways of `kill` that keep connections open against the server for a time."""
+HOWS = ("sigkill", "rst", "fin", "cancel", "timeout", "abort-api", *HOLDS)
+
+
 class Kill(Section):
-    """End many sessions of a group at once: `sigkill` kills whole client processes, the others hit chosen sessions."""
+    """Break many sessions of a group at once: `sigkill` kills whole client processes, the others hit chosen sessions.
+
+    `rst`, `fin` and `cancel` hang up at once. `timeout` gives each open request up `deadline` after it was sent, so one
+    after the other. `abort-api` leaves the clients waiting and has the engine abort their requests, by the endpoint
+    that its pack names. `stall` stops reading, so that the receive window closes; `blackhole` takes nothing from the
+    network any more and answers nothing, not even a farewell. Those two last as long as the step's `for`, and `then`
+    the clients go on or close.
+    """
 
     group: Name
     sessions: Annotated[
@@ -31,7 +44,9 @@ class Kill(Section):
         BeforeValidator(_sessions),
         WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1, "maximum": 20000}]}),
     ] = "all"
-    how: Literal["sigkill", "rst", "fin", "cancel"] = "sigkill"
+    how: Literal["sigkill", "rst", "fin", "cancel", "timeout", "abort-api", "stall", "blackhole"] = "sigkill"
+    deadline: Duration | None = None
+    then: Literal["resume", "close"] = "resume"
 
     kind: ClassVar[str] = "kill"
     permission: ClassVar[FaultKind] = "kill"
@@ -39,7 +54,8 @@ class Kill(Section):
     @property
     def told(self) -> str:
         """What it does, in two words."""
-        return f"{self.how} of {self.sessions} {self.group}"
+        after = "" if self.deadline is None else f", each {self.deadline:g} s after it was sent"
+        return f"{self.how} of {self.sessions} {self.group}{after}"
 
 
 def _mode(value: object) -> object:

@@ -134,6 +134,7 @@ class Endpoints(Section):
     chat: HttpPath = ""
     completions: HttpPath = ""
     generate: HttpPath = ""
+    abort: HttpPath = ""  # takes POST {"rid": ID}; of a router, else every prefill and decode node is told
 
     @property
     def speaks(self) -> tuple[Api, ...]:

@@ -110,7 +110,22 @@ def unmet_requirements(scenario: Scenario, target: Target, packs: Mapping[str, P
             unmet.append(f"it takes {wanted} {role} nodes, and the target has {there} (a lab: --set {role}={wanted})")
     if target.router_engine in packs:
         unmet += _unspoken(scenario, packs[target.router_engine])
+    unmet += _unabortable(scenario, target, packs)
     return unmet
+
+
+def _unabortable(scenario: Scenario, target: Target, packs: Mapping[str, Pack]) -> list[str]:
+    """Steps that have requests aborted, where no pack of the target says how, or no request can be named."""
+    steps = [step.id for step in scenario.timeline if step.kill and step.kill.how == "abort-api"]
+    used = [packs[name] for name in (target.router_engine, target.engine) if name in packs]
+    if not steps or not used:
+        return []
+    if not any(pack.endpoints.abort for pack in used):
+        why = f"no pack of the target ({', '.join(pack.name for pack in used)}) has endpoints.abort"
+        return [f"{steps[0]} cannot have requests aborted: {why}"]
+    if not used[0].rid:
+        return [f"{steps[0]} cannot have requests aborted: {used[0].name} takes no `rid`, so they cannot be named"]
+    return []
 
 
 def _unspoken(scenario: Scenario, router: Pack) -> list[str]:

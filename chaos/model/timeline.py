@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.model.faults import ACTIONS
+from chaos.model.faults import ACTIONS, HOLDS
 from chaos.model.scenario import CENSUS_PHASES, SERVER_ABORTS, Step
 from chaos.model.tree import child, did_you_mean, key_mark, number_of, positive, text_of
 from chaos.model.yamlpos import Mapping
@@ -28,6 +28,7 @@ def check_timeline(steps: list[Mapping], groups: set[str], known: Known | None) 
         yield from _check_action(step)
         yield from _check_kill(child(step, "kill"), groups)
         yield from _check_group(child(step, "sham"), groups)
+        yield from _check_how(step, known)
         yield from _check_for(step)
         for action in ACTIONS[1:]:
             yield from _check_where(child(child(step, action), "where"))
@@ -71,11 +72,32 @@ def _check_kill(kill: Node | None, groups: set[str]) -> Iterator[Problem]:
         yield mark.problem("sigkill ends whole client processes", "to hit chosen sessions use how: rst")
 
 
+def _check_how(step: Mapping, known: Known | None) -> Iterator[Problem]:
+    """What a way of `kill` needs beside it, and what means nothing with another one."""
+    kill = child(step, "kill")
+    if not isinstance(kill, Mapping):
+        return
+    how = text_of(kill, "how") or "sigkill"
+    mark = kill.values["how"].mark if "how" in kill.values else kill.mark
+    yield from positive(kill, "deadline")
+    if how == "timeout" and "deadline" not in kill.values:
+        yield mark.problem("how: timeout needs a `deadline`", "add deadline: 10s, how long after it was sent")
+    if how in HOLDS and "for" not in step.values:
+        yield mark.problem(f"{how} must end before the run does", "add for: 20s beside `kill`")
+    if how == "abort-api" and known is not None and known.aborting is not None and not known.aborting:
+        yield mark.problem("nothing says how to have a request aborted", "a pack of the target needs endpoints.abort")
+    if how != "timeout" and "deadline" in kill.values:
+        yield key_mark(kill, "deadline").problem("`deadline` is for how: timeout")
+    if how not in HOLDS and "then" in kill.values and text_of(kill, "then") != "resume":
+        yield key_mark(kill, "then").problem(f"`then` is for how: {' and '.join(HOLDS)}")
+
+
 def _check_for(step: Mapping) -> Iterator[Problem]:
     yield from positive(step, "for")
     undone = text_of(child(step, "signal"), "send") == "STOP" or text_of(child(step, "restart"), "as") is not None
+    undone = undone or text_of(child(step, "kill"), "how") in HOLDS
     if "for" in step.values and not undone:
-        hint = "only signal: {send: STOP} and restart: {as: VARIANT} can be undone after a time"
+        hint = "only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time"
         yield key_mark(step, "for").problem("`for` has nothing to undo here", hint)
     variant = child(child(step, "restart"), "as")
     if variant is not None and "for" not in step.values:

@@ -15,7 +15,6 @@ _FAULTS = (
     "slow-down", "poison",
 )  # fmt: skip
 _TOP_KEYS = ("matrix", "suite")
-_HOWS = ("timeout", "abort-api", "stall", "blackhole")
 _NOT_YET = "this version cannot do it yet"
 
 
@@ -40,6 +39,4 @@ def unsupported_value(where: tuple[str, ...], node: Node) -> tuple[str, str] | N
     match where, node:
         case ("load", "prompt_tokens"), Mapping() | Scalar(value=str()):
             return f"must be a number of tokens (no distribution or trace: {_NOT_YET})", ""
-        case ("timeline", "kill", "how"), Scalar(value=str() as how) if how in _HOWS:
-            return f"cannot be {how}: {_NOT_YET}", "supported: sigkill, rst, fin, cancel"
     return None

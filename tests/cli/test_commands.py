@@ -67,6 +67,20 @@ def test_a_mistake_is_answered_with_a_hint_and_its_exit_code(
     assert [] == list(tmp_path.iterdir())
 
 
+def test_check_holds_a_scenario_against_the_target_beside_it(tmp_path: Path) -> None:
+    target, scenario = tmp_path / "target.yaml", tmp_path / "stop.yaml"
+    servers = "router: {url: http://h:1}\nprefill: [{url: http://h:2}]\ndecode: [{url: http://h:3}]\n"
+    target.write_text(f"version: 1\nname: t\nenvironment: staging\nallow: [kill]\nengine: dynamo\n{servers}")
+    scenario.write_text(
+        "version: 1\nname: stop\nload: [{name: agents}]\n"
+        "timeline:\n  - {id: stop, kill: {group: agents, how: abort-api}, at: 1s}\n"
+    )
+    assert 0 == pdchaos("check", str(scenario)).returncode
+    said = pdchaos("check", str(scenario), str(target))
+    assert 2 == said.returncode
+    assert f"{scenario}:5:45: nothing says how to have a request aborted" in said.stderr
+
+
 def test_init_writes_files_that_check_accepts_and_overwrites_nothing(tmp_path: Path) -> None:
     assert 0 == pdchaos("init", "here", cwd=tmp_path).returncode
     files = sorted(str(path) for path in (tmp_path / "here").iterdir())

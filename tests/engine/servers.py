@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 
@@ -14,6 +16,9 @@ class HeldServer:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     finish: asyncio.Event = field(default_factory=asyncio.Event)
     tokens: int = 3
+    trickle: bool = False  # token after token until `finish`
+    aborts: dict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))  # by rid
+    deaf: bool = False  # takes orders to abort, and does nothing
     url: str = ""
     waiting: int = 0
     hung_up: int = 0
@@ -35,13 +40,24 @@ class HeldServer:
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        await reader.readexactly(length)
+        body = json.loads(await reader.readexactly(length))
+        if head.startswith(b"POST /abort_request "):
+            self.aborts[body["rid"]].set()
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            writer.close()
+            return
         self.waiting += 1
         gone = asyncio.ensure_future(reader.read())
         opened = asyncio.ensure_future(self.gate.wait())
-        await asyncio.wait([gone, opened], return_when=asyncio.FIRST_COMPLETED)
+        aborted = asyncio.ensure_future(self.aborts[body.get("rid", "")].wait())
+        ends = [gone, opened] if self.deaf else [gone, opened, aborted]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         self.waiting -= 1
-        if gone.done():
+        aborted.cancel()
+        if aborted in ends and self.aborts[body.get("rid", "")].is_set():
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+            writer.write(b'data: {"error":{"message":"Abort in waiting queue"}}\n\ndata: [DONE]\n\n')
+        elif gone.done():
             self.resets += isinstance(gone.exception(), ConnectionResetError)
             self.hung_up += 1
         else:
@@ -50,6 +66,9 @@ class HeldServer:
                 writer.write(b'data: {"choices":[{"index":0,"delta":{"content":"t%d "}}]}\n\n' % i)
             await writer.drain()
             ended = asyncio.ensure_future(self.finish.wait())
+            while self.trickle and not (ended.done() or gone.done()):
+                writer.write(b'data: {"choices":[{"index":0,"delta":{"content":"more "}}]}\n\n')
+                await asyncio.sleep(0.02)
             await asyncio.wait([gone, ended], return_when=asyncio.FIRST_COMPLETED)
             ended.cancel()
             if gone.done():

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -19,8 +20,9 @@ from chaos.engine.faults.kit import FaultKit
 from chaos.engine.faults.registry import prepare
 from chaos.engine.faults.sockets import connections_of, still_established
 from chaos.engine.load.config import Endpoint
-from chaos.engine.load.fleet import Fleet
+from chaos.engine.load.fleet import SATURATE_EVERY_S, SATURATE_STEP, Fleet
 from chaos.engine.ports import SystemClock
+from chaos.engine.probes.http import make_http
 from chaos.engine.timeline import Timeline
 from chaos.model import events as ev
 from chaos.model.faults import Kill, Sham
@@ -50,7 +52,7 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def loaded(tmp_path: Path, pyz: Path, server: HeldServer, *groups: Group, readings=()):
+async def loaded(tmp_path: Path, pyz: Path, server: HeldServer, *groups: Group, readings=(), named=()):
     events: list[ev.AnyEvent] = []
     async with asyncio.TaskGroup() as tasks:
         fleet = Fleet(
@@ -63,13 +65,22 @@ async def loaded(tmp_path: Path, pyz: Path, server: HeldServer, *groups: Group, 
             emit=events.append,
             clock=SystemClock(),
             tasks=tasks,
+            named=named,
         )
-        kit = FaultKit(fleet=fleet, probes=NoProbes(*readings), emit=events.append, clock=SystemClock())
-        await fleet.start_groups()
-        try:
-            yield kit, events
-        finally:
-            await fleet.hang_up()
+        async with make_http() as http:
+            kit = FaultKit(
+                fleet=fleet,
+                probes=NoProbes(*readings),
+                emit=events.append,
+                clock=SystemClock(),
+                http=http,
+                abort_urls=(server.url + "/abort_request",),
+            )
+            await fleet.start_groups()
+            try:
+                yield kit, events
+            finally:
+                await fleet.hang_up()
 
 
 async def until(condition, what: str) -> None:
@@ -107,6 +118,113 @@ async def test_a_wave_hits_every_session_and_is_verified_by_the_kernel(tmp_path,
         ended = of(events, ev.RequestEnded)
         await until(lambda: len(of(events, ev.RequestEnded)) == 12, "every request is accounted for")
         assert {"fault"} == {end.ended_by for end in ended}
+
+
+async def test_impatient_clients_give_up_by_themselves_and_that_is_verified_by_the_kernel(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        step = Step(id="wave", kill=Kill(group="agents", how="timeout", deadline=1.0, sessions=5), at=0.0)
+        await prepare(step, kit).inject()
+        (fired,) = of(events, ev.WaveFired)
+        assert ("timeout", 5, 5) == (fired.how, fired.sessions, fired.sockets)
+        assert [("applied", True), ("verified", True)] == [(s.stage, s.ok) for s in of(events, ev.FaultStep)]
+        await until(lambda: server.hung_up == 5, "the server saw them leave")
+        sent = {start.req: start.sent_ns for start in of(events, ev.RequestStarted)}
+        gave_up = [end for end in of(events, ev.RequestEnded) if end.ended_by == "fault"]
+        assert 5 == len(gave_up)
+        assert all(end.src_t_ns - sent[end.req] > 990_000_000 for end in gave_up)
+
+
+def hold(how: str, *, then: str = "resume") -> Step:
+    return Step.model_validate(
+        {"id": "wave", "kill": {"group": "agents", "how": how, "sessions": 4, "then": then}, "at": 0.0, "for": 0.2}
+    )
+
+
+@pytest.mark.parametrize("how", ["stall", "blackhole"])
+@pytest.mark.parametrize("then", ["resume", "close"])
+async def test_clients_are_held_against_the_server_and_let_go_by_measurement(tmp_path, pyz, how, then) -> None:
+    server = HeldServer(trickle=True)
+    async with server.running(), loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        server.gate.set()
+        await until(lambda: kit.fleet.census()["streaming"] == 12, "all stream")
+        async with prepare(hold(how, then=then), kit) as fault:
+            await fault.hold()
+        steps = of(events, ev.FaultStep)
+        assert [("applied", True), ("verified", True), ("reverted", True), ("revert-verified", True)] == [
+            (step.stage, step.ok) for step in steps
+        ]
+        assert ("4", "4") == (steps[1].measured["held"], steps[1].measured["open"])
+        assert int(steps[1].measured["unread_bytes" if how == "stall" else "segments_dropped"]) > 0
+        assert ("0", "4" if then == "resume" else "0") == (steps[3].measured["held"], steps[3].measured["open"])
+        assert (4, {"streaming": 4}) == (
+            of(events, ev.WaveFired)[0].sockets, {k: v for k, v in of(events, ev.WaveCensus)[0].phases.items() if v}
+        )  # fmt: skip
+        if then == "close":
+            await until(lambda: server.hung_up == 4, "the held clients left, and only they")
+        server.finish.set()
+        await until(lambda: len(of(events, ev.RequestEnded)) == 12, "every request is accounted for")
+        assert 12 - 4 * (then == "close") == sum(end.ok for end in of(events, ev.RequestEnded))
+    assert [] == kit.leftovers
+
+
+async def test_a_hold_at_which_nothing_arrives_is_not_verified(tmp_path, pyz, monkeypatch) -> None:
+    monkeypatch.setattr("chaos.engine.faults.holds.EFFECT_S", 0.3)
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        async with prepare(hold("stall"), kit):
+            pass
+        (_, verified, *_) = of(events, ev.FaultStep)
+        assert ("verified", False, "nothing arrived at a held connection within 0.3 s") == (
+            verified.stage, verified.ok, verified.detail
+        )  # fmt: skip
+
+
+ABORT = Step(id="wave", kill=Kill(group="agents", how="abort-api"), at=0.0)
+
+
+async def test_the_engine_is_told_to_abort_what_waits_and_each_request_ends_by_our_doing(tmp_path, pyz) -> None:
+    server = HeldServer()
+    async with server.running(), loaded(tmp_path, pyz, server, AGENTS, named=["agents"]) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        await prepare(ABORT, kit).inject()
+        steps = of(events, ev.FaultStep)
+        assert [("applied", True), ("verified", True)] == [(step.stage, step.ok) for step in steps]
+        assert {"requests": "12", "ended": "12"} == steps[1].measured
+        assert ("abort-api", 12) == (of(events, ev.WaveFired)[0].how, of(events, ev.WaveFired)[0].sockets)
+        ended = of(events, ev.RequestEnded)
+        assert {("fault", "in-band")} == {(end.ended_by, end.error) for end in ended}
+        assert {f"test-{end.req}" for end in ended} == {rid for rid, abort in server.aborts.items() if abort.is_set()}
+
+
+async def test_an_engine_that_aborts_nothing_shows_that_nothing_ended(tmp_path, pyz, monkeypatch) -> None:
+    monkeypatch.setattr("chaos.engine.faults.aborts.ENDED_S", 0.2)
+    server = HeldServer(deaf=True)
+    async with server.running(), loaded(tmp_path, pyz, server, AGENTS, named=["agents"]) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        await prepare(ABORT, kit).inject()
+        verified = of(events, ev.FaultStep)[-1]
+        assert (False, {"requests": "12", "ended": "0"}) == (verified.ok, verified.measured)
+
+
+async def test_nothing_is_aborted_where_nobody_says_how(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await prepare(ABORT, replace(kit, abort_urls=())).inject()
+        (applied,) = of(events, ev.FaultStep)
+        assert (False, True) == (applied.ok, "endpoints.abort" in applied.detail)
+
+
+async def test_a_group_that_a_wave_has_hit_is_not_filled_up_again(tmp_path, pyz) -> None:
+    agents = Group(
+        name="agents", sessions=2, max_tokens=50, timeout=60.0, saturate=Saturate(waiting=4, max_sessions=40)
+    )
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, agents) as (kit, _):
+        await until(lambda: kit.fleet.census()["waiting"] >= 4, "enough wait")
+        await prepare(Step(id="wave", kill=Kill(group="agents", how="rst", sessions=4), at=0.0), kit).inject()
+        left = kit.fleet.census()["waiting"]
+        assert left < 4 + SATURATE_STEP
+        await asyncio.sleep(3 * SATURATE_EVERY_S)
+        assert left == kit.fleet.census()["waiting"]
 
 
 async def test_the_census_tells_streaming_from_waiting(tmp_path, pyz) -> None:

@@ -77,6 +77,16 @@ def test_what_is_not_allowed_or_not_told_is_refused_with_a_hint(action, changes,
     assert ExitCode.REFUSED == refused.value.exit_code
 
 
+def test_where_no_connection_can_be_made_a_black_hole_that_is_refused_with_the_reason(monkeypatch) -> None:
+    step = {"kill": {"group": "agents", "how": "blackhole"}, "for": 5.0}
+    reach(scenario(**step), target())
+    monkeypatch.setattr(permission.blackhole, "why_impossible", lambda: "Protocol not available")
+    with pytest.raises(Refused, match="no connection of this machine") as refused:
+        reach(scenario(**step), target())
+    assert "Protocol not available" in refused.value.message
+    assert ExitCode.REFUSED == refused.value.exit_code
+
+
 def test_what_is_allowed_and_told_is_not_refused() -> None:
     told = target(
         prefill=[{"url": "http://127.0.0.1:2", "bootstrap_port": 8998}],

@@ -140,7 +140,29 @@ def test_units_are_read() -> None:
         (
             "group: agents}",
             "group: agents, how: stall}",
-            "6:43: `how` cannot be stall: this version cannot do it yet (supported: sigkill, rst, fin, cancel)",
+            "6:43: stall must end before the run does (add for: 20s beside `kill`)",
+        ),
+        (
+            "group: agents}",
+            "group: agents, how: blackhole, then: close}",
+            "6:43: blackhole must end before the run does (add for: 20s beside `kill`)",
+        ),
+        (
+            "group: agents}",
+            "group: agents, how: timeout}",
+            "6:43: how: timeout needs a `deadline` (add deadline: 10s, how long after it was sent)",
+        ),
+        (
+            "group: agents}",
+            "group: agents, how: timeout, deadline: 0s}",
+            "6:62: `deadline` must be longer than nothing",
+        ),
+        ("group: agents}", "group: agents, how: rst, deadline: 5s}", "6:48: `deadline` is for how: timeout"),
+        ("group: agents}", "group: agents, then: close}", "6:38: `then` is for how: stall and blackhole"),
+        (
+            "group: agents}",
+            "group: agents, how: abort-api}",
+            "6:43: nothing says how to have a request aborted (a pack of the target needs endpoints.abort)",
         ),
         (
             "group: agents}",
@@ -160,17 +182,17 @@ def test_units_are_read() -> None:
         (
             "kill: {group: agents}",
             "kill: {group: agents}, for: 5s",
-            "6:39: `for` has nothing to undo here (only signal: {send: STOP} and restart: {as: VARIANT} can be undone after a time)",
+            "6:39: `for` has nothing to undo here (only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time)",
         ),
         (
             "kill: {group: agents}",
             "signal: {where: {role: decode}, send: KILL}, for: 5s",
-            "6:61: `for` has nothing to undo here (only signal: {send: STOP} and restart: {as: VARIANT} can be undone after a time)",
+            "6:61: `for` has nothing to undo here (only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time)",
         ),
         (
             "kill: {group: agents}",
             "restart: {where: {role: decode}}, for: 5s",
-            "6:50: `for` has nothing to undo here (only signal: {send: STOP} and restart: {as: VARIANT} can be undone after a time)",
+            "6:50: `for` has nothing to undo here (only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time)",
         ),
         (
             "kill: {group: agents}",

@@ -29,6 +29,8 @@ class FaultKit:
     servers: tuple[Server, ...] = ()
     health: Mapping[str, HealthSource] = field(default_factory=dict)  # by node
     http: httpx.AsyncClient | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)  # of requests to the target
+    abort_urls: tuple[str, ...] = ()  # where a request is aborted by its id
     restarter: Restarter | None = None
     seed: int = 1
     time_scale: float = 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from chaos.agent import blackhole
 from chaos.engine.faults.processes import processes_of
 from chaos.engine.faults.select import matching
 from chaos.engine.probes.locate import NotLocated
@@ -46,6 +47,11 @@ def reach(scenario: Scenario, target: Target) -> None:
     """Raise `Refused` when a process that a step acts on cannot be found or may not be signalled from here."""
     for step in scenario.timeline:
         action = step.action
+        if isinstance(action, Kill) and action.how == "blackhole" and (why := blackhole.why_impossible()):
+            raise Refused(
+                f"{step.id}: no connection of this machine can be made a black hole: {why}",
+                hint="it takes Linux and socket filters; how: stall needs neither",
+            )
         if not isinstance(action, Signal | Restart):
             continue
         for server in matching(action.where, target.servers):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.engine.faults.aborts import AbortApi
 from chaos.engine.faults.frames import AbortFrameFault, ForeignFrameFault
+from chaos.engine.faults.holds import HoldFault
 from chaos.engine.faults.restarts import RestartFault
 from chaos.engine.faults.sham import ShamFault
 from chaos.engine.faults.signals import SignalFault
 from chaos.engine.faults.waves import Wave
-from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Restart, Sham, Signal
+from chaos.model.faults import HOLDS, AbortFrame, ForeignFrame, Kill, Restart, Sham, Signal
 
 if TYPE_CHECKING:
     from chaos.engine.faults.kit import FaultKit
@@ -27,6 +29,11 @@ FAULTS: dict[type[Section], type[Fault]] = {
 }
 
 
+KILLS: dict[str, type[Fault]] = {"abort-api": AbortApi, **dict.fromkeys(HOLDS, HoldFault)}
+"""Ways of `kill` that do not end connections themselves."""
+
+
 def prepare(step: Step, kit: FaultKit, *, cycle: int = 1) -> Fault:
     """The fault that a step of the timeline asks for; nothing is touched yet."""
-    return FAULTS[type(step.action)](step, kit, cycle=cycle)
+    of_kind = FAULTS[type(step.action)]
+    return (KILLS.get(step.kill.how, of_kind) if step.kill else of_kind)(step, kit, cycle=cycle)

@@ -18,6 +18,7 @@ from chaos.engine.load.census import OPEN_PHASES
 from chaos.model import events as ev
 
 if TYPE_CHECKING:
+    from chaos.engine.load import messages as msg
     from chaos.engine.load.agent import Agent
     from chaos.model.faults import Kill
 
@@ -25,10 +26,8 @@ SOCKETS_GONE_S = 5.0
 """The kernel closes 1000 sockets in about 10 ms; a machine that starves needs longer."""
 
 
-class Wave(Fault):
-    """Ends sessions of a group: the whole client process, or chosen connections from inside it."""
-
-    _held: frozenset[str] | None = None
+class ClientFault(Fault):
+    """A fault of our own clients: sessions of one group."""
 
     @property
     def kill(self) -> Kill:
@@ -45,6 +44,38 @@ class Wave(Fault):
     def plan(self) -> dict[str, str]:
         """How, and whose."""
         return {"how": self.kill.how, "group": self.kill.group}
+
+    async def order(self, agent: Agent) -> msg.Wave:
+        """Have the agent carry it out; the census of that moment is journaled."""
+        self.kit.fleet.sate(self.group)
+        deadline_s = self.kill.deadline or 0.0
+        try:
+            done = await agent.wave(self.step.id, self.kill.how, self.kill.sessions, deadline_s=deadline_s)
+        except TimeoutError:
+            raise NotApplied("the agent did not answer the order") from None
+        tell_census(self.step, self.kit, done.phases, done.ordered)
+        return done
+
+    def shot(self, done: msg.Wave) -> ev.WaveFired:
+        """What was hit and when."""
+        return ev.WaveFired(
+            t_ns=self.kit.clock.now_ns(),
+            wave=self.step.id,
+            how=self.kill.how,
+            ordered_ns=done.ordered,
+            first_ns=done.first,
+            last_ns=done.last,
+            sessions=done.sessions,
+            sockets=done.sockets,
+            fin=done.fin,
+            rst=done.rst,
+        )
+
+
+class Wave(ClientFault):
+    """Ends sessions of a group: the whole client process, or chosen connections from inside it, at once or in time."""
+
+    _held: frozenset[str] | None = None
 
     async def apply(self) -> Measured:
         """Fire; the census and the shot are journaled."""
@@ -107,20 +138,4 @@ class Wave(Fault):
         )
 
     async def _from_inside(self, agent: Agent) -> ev.WaveFired:
-        try:
-            done = await agent.wave(self.step.id, self.kill.how, self.kill.sessions)
-        except TimeoutError:
-            raise NotApplied("the agent did not answer the order") from None
-        tell_census(self.step, self.kit, done.phases, done.ordered)
-        return ev.WaveFired(
-            t_ns=self.kit.clock.now_ns(),
-            wave=self.step.id,
-            how=self.kill.how,
-            ordered_ns=done.ordered,
-            first_ns=done.first,
-            last_ns=done.last,
-            sessions=done.sessions,
-            sockets=done.sockets,
-            fin=done.fin,
-            rst=done.rst,
-        )
+        return self.shot(await self.order(agent))

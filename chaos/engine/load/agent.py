@@ -53,6 +53,7 @@ class Agent:
         self._process: asyncio.subprocess.Process | None = None
         self._hello = asyncio.Event()
         self._wave_seen = asyncio.Event()
+        self._held: asyncio.Queue[msg.Held] = asyncio.Queue()
         self._ended = asyncio.Event()
         self._waiting_orders: list[bytes] = []
         self._expected_end = ""  # why its end is no accident: "fault" or "asked"
@@ -149,15 +150,28 @@ class Agent:
         self._expected_end = self._expected_end or "asked"
         await self._command({"cmd": "stop"})
 
-    async def wave(self, wave: str, how: str, sessions: str | int) -> msg.Wave:
-        """Have it end sessions' sockets in the given manner; raises `TimeoutError` when it does not answer."""
+    async def wave(self, wave: str, how: str, sessions: str | int, *, deadline_s: float = 0.0) -> msg.Wave:
+        """Have it break sessions' sockets in the given manner; raises `TimeoutError` when it does not answer."""
         self._wave_seen.clear()
-        await self._command({"cmd": "wave", "id": wave, "how": how, "sessions": sessions})
-        async with asyncio.timeout(WAVE_REPLY_S):
+        order: dict[str, str | int | float] = {"cmd": "wave", "id": wave, "how": how, "sessions": sessions}
+        await self._command(order | ({"deadline_s": deadline_s} if deadline_s else {}))
+        async with asyncio.timeout(WAVE_REPLY_S + deadline_s):
             while wave not in self.waves_done:
                 await self._wave_seen.wait()
                 self._wave_seen.clear()
         return self.waves_done.pop(wave)
+
+    async def look(self, wave: str) -> msg.Held:
+        """What the kernel has of the connections that a wave holds; raises `TimeoutError` when nobody answers."""
+        return await self._ask_held({"cmd": "look", "id": wave})
+
+    async def release(self, wave: str, *, close: bool) -> msg.Held:
+        """Have it let go of what a wave holds; raises `TimeoutError` when nobody answers."""
+        return await self._ask_held({"cmd": "release", "id": wave, "close": close})
+
+    def has_open(self, rid: str) -> bool:
+        """Whether the request that a server knows by this id has not ended."""
+        return rid.removeprefix(f"{self.config.run}-") in self._open
 
     def sigkill(self) -> None:
         """Kill the process: the kernel closes its sockets. The caller has taken the census."""
@@ -173,7 +187,14 @@ class Agent:
 
     # ------------------------------------------------------------------------------------------ inside
 
-    async def _command(self, command: dict[str, str | int]) -> None:
+    async def _ask_held(self, command: dict[str, str | int | float]) -> msg.Held:
+        while not self._held.empty():
+            self._held.get_nowait()  # the answer to somebody who did not wait for it
+        await self._command(command)
+        async with asyncio.timeout(WAVE_REPLY_S):
+            return await self._held.get()
+
+    async def _command(self, command: dict[str, str | int | float]) -> None:
         await self._send(msgspec.json.encode(command))
 
     async def _send(self, line: bytes) -> None:
@@ -224,6 +245,8 @@ class Agent:
             case msg.Wave():
                 self.waves_done[message.id] = message
                 self._wave_seen.set()
+            case msg.Held():
+                self._held.put_nowait(message)
             case msg.Beat():
                 self.beat = message
                 self._emit(

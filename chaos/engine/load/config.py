@@ -63,6 +63,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     ignore_eos: bool
     temperature: float
     owner: str | None
+    rid: bool
     path: str = "routed"
     orphan_drain_s: float = ORPHAN_DRAIN_S
 
@@ -76,10 +77,12 @@ def agent_config(
     phase_file: Path,
     first: int,
     owner: str | None = None,
+    rid: bool = False,
 ) -> AgentConfig:
     """The configuration of one group's agent whose sessions are numbered from `first`.
 
-    `owner` begins the owners of its codewords; without one its prompts have none.
+    `owner` begins the owners of its codewords; without one its prompts have none. With `rid` requests are named in
+    their bodies, so that an engine can be told to abort them.
     """
     slots = group.saturate.max_sessions if group.saturate else group.sessions
     return AgentConfig(
@@ -107,4 +110,5 @@ def agent_config(
         ignore_eos=group.ignore_eos,
         temperature=group.temperature,
         owner=owner,
+        rid=rid,
     )

@@ -10,6 +10,7 @@ from chaos.engine.load.census import PHASES, add
 from chaos.engine.load.config import agent_config
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from chaos.engine.load.config import Endpoint
@@ -43,9 +44,11 @@ class Fleet:
         clock: Clock,
         tasks: asyncio.TaskGroup,
         owners: Owners | None = None,
+        named: Collection[str] = (),
     ) -> None:
         self._groups = {group.name: group for group in groups}
         self._owners = owners
+        self._named = frozenset(named)  # groups whose requests carry their id in the body
         self._endpoint = endpoint
         self._run_id = run_id
         self._seed = seed
@@ -60,9 +63,15 @@ class Fleet:
         self._helpers: list[asyncio.Task[None]] = []
         self._closing = False
         self._leaving: set[Agent] = set()
+        self._sated: set[str] = set()
+
+    def sate(self, group: str) -> None:
+        """Add no more sessions to a group in this cycle: what it was filled up for has come."""
+        self._sated.add(group)
 
     async def start_groups(self) -> None:
         """Start every group that has no living agent: all of them at first, later those that a wave killed."""
+        self._sated.clear()
         fresh = [self._launch(group) for group in self._groups.values() if not self._alive(group.name)]
         for agent in fresh:
             await agent.ready()
@@ -184,6 +193,7 @@ class Fleet:
             phase_file=self._folder / f"agent-{life}.phases",
             first=first,
             owner=self._owners.of_group(group.name) if self._owners else None,
+            rid=group.name in self._named,
         )
         agent = Agent(
             config,
@@ -204,7 +214,8 @@ class Fleet:
         await self._clock.sleep(agent.config.ramp_s)
         while agent.alive and not (self._closing or agent in self._leaving) and sessions < saturate.max_sessions:
             counted = agent.census()
-            if counted is not None and counted["waiting"] + counted["connecting"] < saturate.waiting:
+            short = counted is not None and counted["waiting"] + counted["connecting"] < saturate.waiting
+            if short and agent.group not in self._sated:
                 step = min(SATURATE_STEP, saturate.max_sessions - sessions)
                 await agent.add_sessions(step)
                 sessions += step

@@ -71,6 +71,20 @@ class Wave(_Message, tag="wave", frozen=True, kw_only=True):
     fin: int | None = None
     rst: int | None = None
     phases: dict[str, int] = {}
+    rids: list[str] = []  # requests left for the engine's API to abort
+    problem: str = ""  # why some connection could not be held
+
+
+class Held(_Message, tag="held", frozen=True, kw_only=True):
+    """What the kernel has of connections that are held: how many, bytes nobody read, segments that were dropped."""
+
+    id: str
+    open: int
+    held: int
+    unread: int
+    with_unread: int  # connections
+    dropped: int
+    with_dropped: int
 
 
 class Beat(_Message, tag="beat", frozen=True, kw_only=True):
@@ -100,6 +114,6 @@ class Bye(_Message, tag="bye", frozen=True, kw_only=True):
     reason: str
 
 
-Message = Hello | Start | End | Wave | Beat | Declined | Bye
+Message = Hello | Start | End | Wave | Held | Beat | Declined | Bye
 
 decode = msgspec.json.Decoder(Message).decode

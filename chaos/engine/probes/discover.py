@@ -64,6 +64,15 @@ class Discovery:
         """The router."""
         return next(found for found in self.nodes if found.node.role == "router")
 
+    @property
+    def abort_urls(self) -> tuple[str, ...]:
+        """Where a request is aborted by its id: at the router if it can be, else at every node, for it may be any."""
+        router = self.router.pack.endpoints.abort
+        if router:
+            return (self.router.base_url + router,)
+        nodes = [found for found in self.nodes if found.node.role != "router" and found.pack.endpoints.abort]
+        return tuple(found.base_url + found.pack.endpoints.abort for found in nodes)
+
 
 @dataclass(slots=True)
 class _Looked:
