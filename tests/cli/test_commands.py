@@ -78,7 +78,7 @@ def test_check_holds_a_scenario_against_the_target_beside_it(tmp_path: Path) -> 
     assert 0 == pdchaos("check", str(scenario)).returncode
     said = pdchaos("check", str(scenario), str(target))
     assert 2 == said.returncode
-    assert f"{scenario}:5:45: nothing says how to have a request aborted" in said.stderr
+    assert f"{scenario}:5:43: nothing says how to have a request aborted" in said.stderr
 
 
 def test_init_writes_files_that_check_accepts_and_overwrites_nothing(tmp_path: Path) -> None:

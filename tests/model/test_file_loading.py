@@ -22,6 +22,7 @@ KNOWN = Known(
     gauges=frozenset({"decode_prealloc_queue", "prefill_bootstrap_queue"}),
     metrics=frozenset({"decode_prealloc_queue", "prefill_bootstrap_queue", "decoded_tokens"}),
     timeouts={"sglang": frozenset({"waiting", "bootstrap"}), "sglang-router": frozenset()},
+    aborting=frozenset(),
 )
 
 
