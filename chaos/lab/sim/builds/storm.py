@@ -1,4 +1,4 @@
-"""An abort storm: many aborts within a short time, as a wave of dying clients makes them."""
+"""An abort storm: many aborts within seconds, as a wave of dying clients makes them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections import deque
 
 ENOUGH = 8
-_SPAN_S = 1.0
+_SPAN_S = 5.0  # they come spread over the 4 s in which clients that left are noticed
 
 
 class Storm:
-    """Counts aborts; what happened more than a second ago is forgotten."""
+    """Counts aborts; what happened more than five seconds ago is forgotten."""
 
     def __init__(self) -> None:
         self._times: deque[float] = deque(maxlen=ENOUGH)
