@@ -177,11 +177,25 @@ def check_pack(root: Mapping) -> Iterator[Problem]:
     yield from _unique(members(root, "metrics"), "name", "metric")
     yield from _unique(members(root, "timeouts"), "name", "timeout")
     yield from _unique(members(root, "signatures"), "id", "signature")
+    yield from _unique(members(root, "readings"), "id", "reading")
     for signature in members(root, "signatures"):
-        key, pattern = text_of(signature, "key"), text_of(signature, "pattern")
-        if key and pattern is not None and f"(?P<{key}>" not in pattern:
-            groups = re.findall(r"\(\?P<(\w+)>", pattern)
-            yield signature.values["key"].mark.problem(
-                f"the pattern has no group {quoted(key)}",
-                did_you_mean(key, groups) if groups else "write (?P<NAME>...)",
-            )
+        yield from _group_exists(signature, "key", text_of(signature, "pattern"))
+    uses = {text_of(metric, "name"): text_of(metric, "use") for metric in members(root, "metrics")}
+    for reading in members(root, "readings"):
+        for level in members(reading, "levels"):
+            yield from _group_exists(level, "group", text_of(reading, "pattern"))
+            name, use = text_of(level, "metric"), text_of(level, "use")
+            if use is not None and uses.get(name, use) != use:
+                hint = f"write use: {uses[name]}"
+                yield level.values["use"].mark.problem(f"the metric {quoted(name or '')} has another use", hint)
+
+
+def _group_exists(node: Mapping, key: str, pattern: str | None) -> Iterator[Problem]:
+    """Whether the pattern has the group that `node` names under `key`."""
+    name = text_of(node, key)
+    if name and pattern is not None and f"(?P<{name}>" not in pattern:
+        groups = re.findall(r"\(\?P<(\w+)>", pattern)
+        yield node.values[key].mark.problem(
+            f"the pattern has no group {quoted(name)}",
+            did_you_mean(name, groups) if groups else "write (?P<NAME>...)",
+        )

@@ -114,6 +114,34 @@ class Signature(Section):
     samples: Samples
 
 
+class Level(Section):
+    """What one named group of a reading's pattern is.
+
+    `level`: a gauge, for example a queue's length. `sum`: what this one line adds to a count. `clock`: a time of day at
+    which something was last seen. A name that is a metric, too, has that metric's use.
+    """
+
+    group: Annotated[str, Matching(r"^[a-z][a-z0-9_]{0,62}$", "a group's name")]
+    metric: Canonical
+    use: MetricPurpose
+    kind: Literal["level", "sum", "clock"] = "level"
+
+
+class LineReading(Section):
+    """A log line that tells numbers: what the server wrote of itself as it worked.
+
+    A group called `rank` tells whose they are. Read where evidence was collected by hand and there are few scrapes; a
+    run of ours has better ones.
+    """
+
+    id: Name
+    pattern: Regex
+    roles: list[Role] = Field(min_length=1)
+    levels: list[Level] = Field(min_length=1)
+    note: str = ""
+    samples: Samples
+
+
 class Thread(Section):
     """A thread of the engine's Python that a node cannot serve without; `name` is part of its name."""
 
@@ -158,4 +186,5 @@ class Pack(Section):
     timeouts: list[Timeout] = []
     metrics: list[Metric] = []
     threads: list[Thread] = []
+    readings: list[LineReading] = []
     signatures: list[Signature] = []

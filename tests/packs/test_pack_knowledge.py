@@ -193,6 +193,26 @@ def test_the_bootstrap_queue_has_the_name_of_its_version(version: str, name: str
     assert 2 == len(queue.exposed_as(""))
 
 
+def test_a_reading_tells_the_numbers_of_its_own_lines_and_of_no_others() -> None:
+    for pack in PACKS.values():
+        for reading in pack.readings:
+            assert reading.samples.no_match
+            assert reading.note
+            for line in reading.samples.match:
+                match = re.search(reading.pattern, line)
+                assert match, line
+                assert [] == [level.group for level in reading.levels if not match[level.group]]
+            for line in reading.samples.no_match:
+                assert re.search(reading.pattern, line) is None, line
+
+
+def test_a_reading_names_queues_as_the_metrics_do() -> None:
+    for pack in PACKS.values():
+        named = {metric.name for metric in pack.metrics}
+        levels = [level for reading in pack.readings for level in reading.levels]
+        assert [] == [level.metric for level in levels if level.use != "heartbeat" and level.metric not in named]
+
+
 def test_every_metric_and_timeout_is_documented() -> None:
     for pack in PACKS.values():
         assert [] == [metric.name for metric in pack.metrics if not metric.note]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chaos.engine.probes.exposition import Wanted
 from chaos.engine.probes.inquiry import Inquiry, Said
+from chaos.engine.probes.knowledge import known_signatures, metric_uses, thread_uses, wanted_metrics
 from chaos.engine.probes.liveness import HealthSource
 from chaos.engine.probes.locate import NotLocated, locate
 from chaos.engine.probes.logs import LogSource
@@ -17,7 +17,6 @@ from chaos.engine.probes.pairs import ONLY_PAIR, pair_paths
 from chaos.engine.probes.process import ProcessSource
 from chaos.model import events as ev
 from chaos.model.errors import Unfit, UsageError
-from chaos.model.versions import in_range, version_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.ports import Clock
-    from chaos.model.pack import Pack, Signature
+    from chaos.model.pack import Pack
     from chaos.model.target import ServerSpec, Target
 
 NO_MODEL = "default"
-FREED_WITHIN = 1.2
-"""An engine looks after its timeouts now and then, not all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +115,8 @@ async def discover(
         timeouts=timeouts,
         gauge_lag_s=_gauge_lag(target, list(used.values()), plan.time_scale),
         not_examined=(*unasked, *notes),
-        metrics=_metric_uses(list(used.values()), timeouts),
-        threads=tuple(
-            ev.ThreadUse(name=thread.name, roles=tuple(thread.roles), side=thread.side, title=thread.title)
-            for pack in used.values()
-            for thread in pack.threads
-        ),
+        metrics=metric_uses(used.values(), timeouts),
+        threads=thread_uses(used.values()),
     )
     return Discovery(seen=seen, model=model or NO_MODEL, nodes=nodes, headers=headers, notes=tuple(notes))
 
@@ -195,18 +188,7 @@ async def _metrics(
     problems: list[str],
 ) -> MetricsSource | None:
     """Where the metrics are, if they can be read now."""
-    wanted = tuple(
-        Wanted(
-            name=metric.name,
-            kind=metric.kind,
-            use=metric.use,
-            # A version that no alias was written for may still use any of the names.
-            exposed=metric.exposed_as(version) or metric.exposed_as(),
-            where=tuple(metric.where.items()),
-        )
-        for metric in pack.metrics
-        if role in metric.roles
-    )
+    wanted = wanted_metrics(pack, role, version)
     url = spec.metrics or (spec.url.rstrip("/") + pack.endpoints.metrics if pack.endpoints.metrics else "")
     if not (url and wanted):
         notes.append(f"{name}: no metrics (none are known)")
@@ -225,7 +207,7 @@ def _logs(
     name: str, role: ev.Role, spec: ServerSpec, pack: Pack, version: str, notes: list[str], problems: list[str]
 ) -> tuple[LogSource, ...]:
     """All logs the target names."""
-    signatures = tuple(_as_of(version, signature) for signature in pack.signatures if role in signature.roles)
+    signatures = known_signatures(pack, role, version)
     sources = []
     for n, log in enumerate(spec.log):
         stream = "log" if len(spec.log) == 1 else f"log-{n}"
@@ -247,12 +229,6 @@ def _unreadable(log: Path) -> str:
             return ""
     except OSError as error:
         return error.strerror or str(error)
-
-
-def _as_of(version: str, signature: Signature) -> Signature:
-    """The signature as it holds in a version: where its bug is fixed already, the same line has another cause."""
-    fixed = signature.fixed_in and version_key(version) is not None and in_range(version, since=signature.fixed_in)
-    return signature.model_copy(update={"upstream": "", "fixed_in": ""}) if fixed else signature
 
 
 def _process(name: str, spec: ServerSpec, notes: list[str], problems: list[str]) -> ProcessSource | None:
@@ -289,18 +265,3 @@ def _gauge_lag(target: Target, packs: list[Pack], time_scale: float) -> float:
     if target.gauge_lag is not None:
         return target.gauge_lag
     return max(pack.gauge_lag for pack in packs) * time_scale
-
-
-def _metric_uses(packs: list[Pack], timeouts: tuple[ev.EngineTimeout, ...]) -> tuple[ev.MetricUse, ...]:
-    lasts_s = {timeout.name: timeout.seconds for timeout in timeouts}
-    uses: dict[str, ev.MetricUse] = {}
-    for pack in packs:
-        for metric in pack.metrics:
-            uses[metric.name] = ev.MetricUse(
-                name=metric.name,
-                kind=metric.kind,
-                use=metric.use,
-                roles=tuple(metric.roles),
-                holds_s=FREED_WITHIN * lasts_s.get(metric.freed_by or "", 0.0),
-            )
-    return tuple(uses.values())
