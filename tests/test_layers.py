@@ -15,11 +15,12 @@ MAY_IMPORT = {
     "judge": {"judge", "model"},
     "library": {"library", "model"},
     "engine": {"engine", "agent", "judge", "journal", "library", "model"},
+    "autopsy": {"autopsy", "engine", "library", "model"},
     "render": {"render", "model"},
     "campaign": {"campaign", "judge", "journal", "model"},
     "lab": {"lab", "model"},
     "agent": {"agent"},
-    "cli": {"cli", "agent", "campaign", "engine", "judge", "journal", "lab", "library", "model", "render"},
+    "cli": {"cli", "agent", "autopsy", "campaign", "engine", "judge", "journal", "lab", "library", "model", "render"},
     "__main__": {"cli"},
     "__init__": set(),
 }

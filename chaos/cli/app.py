@@ -96,6 +96,33 @@ def judge(
 
 
 @app.command()
+def autopsy(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with an observations.yaml.")],
+    init: Annotated[
+        bool, typer.Option("--init", help="Write a commented observations.yaml into DIR to start from, and stop.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Make the run folder here, instead of in --reports.")
+    ] = None,
+    reports: ReportsOpt = Path("reports"),
+) -> None:
+    """Judge an incident from evidence that people have collected: logs, metrics, and what they noted.
+
+    DIR holds an observations.yaml that names the logs and scrapes beside it and states what was seen: fresh requests
+    and what became of them, processes, health checks, what was done. The same judge judges it as a run of ours;
+    questions that only a run can answer do not arise. Prose is never read for meaning. `pdchaos schema observations`
+    prints the file's schema.
+    """
+    from chaos.cli.autopsy import autopsy as judge_folder  # noqa: PLC0415
+    from chaos.cli.autopsy import begin_autopsy  # noqa: PLC0415
+
+    if init:
+        begin_autopsy(folder)
+        return
+    raise typer.Exit(judge_folder(folder, reports, out))
+
+
+@app.command()
 def plan(
     scenario: ScenarioArg,
     target: TargetOpt = DEFAULT_TARGET,
@@ -110,7 +137,7 @@ def plan(
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario, target or pack files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario, target, pack, observations files.")],
 ) -> None:
     """Check files and report every problem at once as file:line:col."""
     from chaos.cli.files import check_files  # noqa: PLC0415
@@ -120,7 +147,7 @@ def check(
 
 @app.command()
 def schema(
-    kind: Annotated[str, typer.Argument(metavar="scenario|target|pack", help="Which file's schema.")],
+    kind: Annotated[str, typer.Argument(metavar="scenario|target|pack|observations", help="Which file's schema.")],
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors."""
     from chaos.cli.files import show_schema  # noqa: PLC0415

@@ -11,7 +11,7 @@ from rich.table import Table
 from chaos import library
 from chaos.cli.boundary import complain, tell
 from chaos.model.errors import UsageError, UserError
-from chaos.model.loading import parse_pack, parse_scenario, parse_target
+from chaos.model.loading import parse_observations, parse_pack, parse_scenario, parse_target
 from chaos.model.outcomes import ExitCode
 from chaos.model.schema import KINDS, json_schema
 from chaos.model.yamlpos import parse_yaml, plain
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chaos.model.schema import Kind
     from chaos.model.target import Target
 
+OBSERVATIONS_KEYS = {"watched", "deployment", "requests", "scrapes"}
 TARGET_KEYS = {"router", "prefill", "decode"}
 PACK_KEYS = {"signatures", "metrics", "endpoints", "gauge_lag"}
 
@@ -67,6 +68,8 @@ def _check(path: Path, known: Known) -> tuple[Kind, Target | None]:
             target = parse_target(text, str(path), known=known)
         case "pack":
             parse_pack(text, str(path))
+        case "observations":
+            parse_observations(text, str(path), known=library.known())
         case "scenario":
             parse_scenario(text, str(path), known=known)
     return kind, target
@@ -75,6 +78,8 @@ def _check(path: Path, known: Known) -> tuple[Kind, Target | None]:
 def _kind(tree: object) -> Kind:
     """What a file means to be, by the keys that only one kind has."""
     keys = set(tree) if isinstance(tree, dict) else set()
+    if keys & OBSERVATIONS_KEYS:
+        return "observations"
     if keys & TARGET_KEYS:
         return "target"
     return "pack" if keys & PACK_KEYS else "scenario"

@@ -104,7 +104,9 @@ def _wedged(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:
 def _crashed(case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
     """What died, and whether anybody could have seen it."""
     asked = liveness_of_crash(case)
-    return _by_evidence(case, outcome, findings) + ("" if loud(asked) else _health(case, asked))
+    health = _health(case, asked)
+    text = _by_evidence(case, outcome, findings)
+    return text + (health if loud(asked) or not health else f",{health}")
 
 
 def _lost_workers(case: Case) -> str:

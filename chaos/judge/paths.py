@@ -170,7 +170,7 @@ def served_in_bulk(facts: Facts, path: ev.Path, window: Window) -> int:
             continue
         if load.completed is not None:
             served += load.completed
-        elif load.goodput is not None and load.goodput > 1 - 1 / load.sessions:
+        elif load.sessions and load.goodput is not None and load.goodput > 1 - 1 / load.sessions:
             served += load.sessions
     return served
 

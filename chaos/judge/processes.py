@@ -59,14 +59,15 @@ def dead_processes(facts: Facts) -> tuple[Dead, ...]:
             if any(not _runs(look) for look in before[-1:]):
                 continue  # it was dead before we began
             first = _first_of_final(looks, _gone)
-            what = f"process {last.pid} of {node} is {last.state or 'dead'}"
+            what = f"{_process(last, node)} is {last.state or 'dead'}"
             found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours))
             continue
         for child in _dead_children(before or looks, last):
             if not _settled(child, before or looks):
                 continue
             first = _first_of_final(looks, partial(_lacks, child.pid))
-            what = f"child {_named(child)} of {node} is dead while its parent {last.pid} lives"
+            parent = f"parent {last.pid}" if last.pid > 0 else "parent"
+            what = f"child {_named(child)} of {node} is dead while its {parent} lives"
             found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours))
     return tuple(found)
 
@@ -92,7 +93,7 @@ def down_by_us(facts: Facts) -> tuple[Dead, ...]:
     held = [
         Dead(
             node,
-            f"process {last.pid} of {node} is {last.state}",
+            f"{_process(last, node)} is {last.state}",
             _first_of_final(looks, _rests).t_ns,
             (last.seq,),
             True,
@@ -108,10 +109,11 @@ def replaced_processes(facts: Facts) -> tuple[Replaced, ...]:
     """Alive at the last look, but not the process that the node began with."""
     begun = {node.id: node for node in (facts.first_deployment.nodes if facts.first_deployment else ())}
     found = []
-    for node, looks in _by_node(facts):
-        last, first = looks[-1], looks[0]
-        if not _runs(last):
+    for node, all_looks in _by_node(facts):
+        looks = [look for look in all_looks if look.pid > 0]  # without a number nobody can tell one from another
+        if not looks or not _runs(all_looks[-1]):
             continue
+        last, first = looks[-1], looks[0]
         pid, started = first.pid, first.start_time
         if node in begun and begun[node].pid is not None:
             pid, started = begun[node].pid or pid, begun[node].start_time
@@ -134,6 +136,10 @@ def _by_node(facts: Facts) -> list[tuple[str, list[ev.ProcessSeen]]]:
     order = [node.id for node in facts.nodes]
     order += [node for node in facts.processes if node not in order]
     return [(node, facts.processes[node]) for node in order if facts.processes.get(node)]
+
+
+def _process(look: ev.ProcessSeen, node: str) -> str:
+    return f"process {look.pid} of {node}" if look.pid > 0 else f"the process of {node}"
 
 
 def _named(child: ev.Child) -> str:

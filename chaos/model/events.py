@@ -309,7 +309,7 @@ class LoadTold(Event, frozen=True, kw_only=True, omit_defaults=True, tag="load.t
     """
 
     from_ns: int
-    sessions: int
+    sessions: int | None = None
     group: str = "load"
     completed: int | None = None
     failed: int | None = None
@@ -465,6 +465,8 @@ class Child(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 class ProcessSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="process.seen"):
     """The state of a node's process. `state` is psutil's word (running, sleeping, stopped, zombie, dead).
+
+    A `pid` of 0 is one that nobody noted.
 
     `threads` are names as `threads_by` gave them: the kernel, counted over the whole process tree; or the interpreter
     (`python`), one entry per thread, complete for every living Python process of the tree.

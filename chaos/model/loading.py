@@ -1,4 +1,4 @@
-"""A file's text to a scenario, target or pack: every problem at once, each with its position, in our own words."""
+"""A file's text to a scenario, target, pack or observations: every problem at once, with its position, in our words."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pydantic import ValidationError
 from chaos.model.checks import check_pack, check_scenario, check_target
 from chaos.model.errors import InvalidFile, Problem
 from chaos.model.known import Known
+from chaos.model.observations import Observations
+from chaos.model.observed import check_observations
 from chaos.model.pack import Pack
 from chaos.model.scenario import Scenario
 from chaos.model.section import Section
@@ -73,6 +75,11 @@ def parse_target(text: bytes | str, file: str, overrides: Sequence_[str] = (), *
 def parse_pack(text: bytes | str, file: str, overrides: Sequence_[str] = ()) -> Pack:
     """A pack."""
     return _load(Pack, text, file, overrides, check_pack)
+
+
+def parse_observations(text: bytes | str, file: str, *, known: Known | None = None) -> Observations:
+    """What people have collected; `known` lets engine, timeout and metric names be checked, too."""
+    return _load(Observations, text, file, (), lambda tree: check_observations(tree, known))
 
 
 def _load(

@@ -1,4 +1,4 @@
-"""JSON Schema of the three file kinds, for editors. It agrees with the loader on everything one value can show.
+"""JSON Schema of the file kinds, for editors. It agrees with the loader on everything one value can show.
 
 Beyond it, and checked by the loader only: names that refer to each other, values that contradict each other
 (`chaos.model.checks`), whether a pack's pattern compiles.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from chaos.model.observations import Observations
 from chaos.model.pack import Pack
 from chaos.model.scenario import Scenario
 from chaos.model.target import Target
@@ -16,8 +17,8 @@ from chaos.model.units import DURATION_PATTERN
 if TYPE_CHECKING:
     from chaos.model.section import Section
 
-Kind = Literal["scenario", "target", "pack"]
-KINDS: dict[Kind, type[Section]] = {"scenario": Scenario, "target": Target, "pack": Pack}
+Kind = Literal["scenario", "target", "pack", "observations"]
+KINDS: dict[Kind, type[Section]] = {"scenario": Scenario, "target": Target, "pack": Pack, "observations": Observations}
 
 
 def json_schema(kind: Kind) -> dict[str, Any]:

@@ -157,7 +157,8 @@ class Story:
     def _process(self, event: ev.ProcessSeen) -> Iterable[tuple[str, str, Tone]]:
         state = "alive" if event.alive and event.state not in ("zombie", "dead", "stopped") else event.state or "dead"
         if self._news("process", event.node, state, quiet="alive"):
-            yield "process", f"{event.node} (pid {event.pid}) is {state}", "good" if state == "alive" else "bad"
+            pid = f" (pid {event.pid})" if event.pid > 0 else ""
+            yield "process", f"{event.node}{pid} is {state}", "good" if state == "alive" else "bad"
         started = "" if event.start_time is None else f"{event.pid} {event.start_time}"
         first = ("start", event.node) not in self._state
         if started and self._news("start", event.node, started) and not first:
@@ -196,11 +197,11 @@ def deployment(event: ev.DeploymentSeen) -> str:
 
 def whole_load(event: ev.LoadTold) -> str:
     """How a load fared of which nobody recorded the single requests."""
-    parts = [words.count(event.sessions, "session")]
+    parts = [] if event.sessions is None else [words.count(event.sessions, "session")]
     parts += [f"{n} {what}" for n, what in ((event.completed, "completed"), (event.failed, "failed")) if n is not None]
     if event.goodput is not None:
         parts.append(f"{event.goodput:.0%} of what the same load got through before")
-    return f"{event.group}: {', '.join(parts)} in {words.span((event.t_ns - event.from_ns) / 1e9)}"
+    return f"{event.group}: {', '.join(parts) or 'nobody counted'} in {words.span((event.t_ns - event.from_ns) / 1e9)}"
 
 
 _STAGE_TONES: dict[ev.Stage, Tone] = {"applied": "bad", "reverted": "good"}

@@ -243,7 +243,8 @@ def aborts_words(wave: WaveVerdict) -> str:
 def hit_words(wave: WaveVerdict) -> str:
     """What a wave hit: how many sessions and in which phases they were; or which nodes, and what went on meanwhile."""
     if wave.kind == "kill":
-        return clean(f"{wave.how} of {count(wave.sessions, 'session')}: {census(wave.phases)}")
+        sessions = count(wave.sessions, "session") if wave.sessions or wave.phases else "sessions nobody counted"
+        return clean(f"{wave.how} of {sessions}: {census(wave.phases)}")
     nodes = f": {', '.join(wave.nodes)}" if wave.nodes else ""
     return clean(f"{wave.how}{nodes}; sessions: {census(wave.phases)}")
 

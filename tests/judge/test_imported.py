@@ -230,7 +230,7 @@ def test_one_failed_request_is_an_accident_unless_a_process_on_its_path_is_dead(
     verdict = hung(dead=True)
     assert Outcome.CRASHED == verdict.outcome
     assert (
-        "CRASHED: child scheduler_TP0 of prefill-0 is dead while its parent 41 lives; we did not do it "
+        "CRASHED: child scheduler_TP0 of prefill-0 is dead while its parent 41 lives; we did not do it, "
         "while /health stays 200"
     ) == verdict.headline
 

@@ -112,3 +112,52 @@ timeouts: {waiting: 30s}
 gauge_lag: 3s
 time_scale: 0.1
 """
+
+OBSERVATIONS = """\
+version: 1
+name: small
+watched: {from: "2026-06-20T14:00:00Z", to: "2026-06-20T14:10:00Z"}
+deployment: {engine: sglang, nodes: [{role: prefill}]}
+"""
+
+FULL_OBSERVATIONS = """\
+version: 1
+name: full
+about: all of it
+date: "2026-06-20"
+watched: {from: "14:00:00Z", to: "2026-06-20T16:10:00.5+02:00"}
+deployment:
+  engine: sglang
+  router_engine: sglang-router
+  version: 0.5.14
+  nodes:
+    - {role: router}
+    - {role: prefill, name: left, ranks: [TP0]}
+    - {role: decode}
+  timeouts: {waiting: 300s}
+  gauge_lag: 35s
+logs:
+  - {file: prefill.log, node: left, utc_offset: "-07:00", until: "14:10:00Z"}
+scrapes:
+  - {file: sub/before.txt, node: left, at: "14:00:00Z", where: {engine_type: prefill}, quiet_for: 60s}
+gauges:
+  - {at: "14:00:00Z", node: decode-0, values: {decode_transfer_queue: 2.5}, quiet_for: 60s}
+requests:
+  - {at: "14:01:00Z", path: left>decode-0, ended: complete, status: 200, first_byte: 210ms, took: 880ms, tokens: 8,
+     finish: stop, content: ok, note: one}
+  - {at: "14:02:00Z", path: routed, ended: gave-up, took: 60s}
+load:
+  - {from: "14:00:00Z", to: "14:01:00Z", sessions: 60, name: agents, completed: 5, failed: 0, goodput: 97.5%, note: x}
+actions:
+  - {at: "14:01:00Z", did: kill-clients, id: wave, how: sigkill, note: x,
+     sessions: {connecting: 1, waiting: 2, streaming: 3, thinking: 4}, aim: {waiting: ">= 1"}}
+  - {at: "14:02:00Z", did: kill, nodes: [left], done_by: "14:03:00Z", failed: it did not}
+health:
+  - {at: "14:02:00Z", node: left, endpoint: /health, status: 503, took: 1s}
+processes:
+  - {at: "14:02:00Z", node: left, pid: 41, alive: true, state: sleeping, started: "08:00:00Z", threads: [main],
+     children: [{name: scheduler, pid: 42, alive: false}]}
+heartbeats:
+  - {at: "14:02:00Z", node: left, last: "13:00:00Z"}
+expect: {recover_within: 60s, deadline: 20s, allow: [healthy]}
+"""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from model_samples import FULL_SCENARIO, FULL_TARGET, PACK, SCENARIO, TARGET
+from model_samples import FULL_OBSERVATIONS, FULL_SCENARIO, FULL_TARGET, OBSERVATIONS, PACK, SCENARIO, TARGET
 
 from chaos.model.checks import check_scenario, check_target
 from chaos.model.loading import validate
@@ -24,6 +24,7 @@ SAMPLES = [
     ("scenario", FULL_SCENARIO),
     ("target", FULL_TARGET),
     ("pack", PACK),
+    ("observations", FULL_OBSERVATIONS),
 ]
 
 
@@ -64,7 +65,9 @@ def test_the_schema_itself_is_valid_and_never_offers_null(kind: str) -> None:
     assert f"pdchaos {kind}" == schema["title"]
 
 
-@pytest.mark.parametrize(("kind", "text"), [*SAMPLES, ("scenario", SCENARIO), ("target", TARGET)])
+@pytest.mark.parametrize(
+    ("kind", "text"), [*SAMPLES, ("scenario", SCENARIO), ("target", TARGET), ("observations", OBSERVATIONS)]
+)
 def test_valid_files_are_valid_by_the_schema(kind: str, text: str) -> None:
     assert agree(kind, plain(parse_yaml(text, "f")))
 
@@ -75,7 +78,8 @@ BAD_VALUES = [
     "healthy", "kill", "chat", "env:K", "env:", "file:", "http://a", "ftp://a", "http://u@h", "http://h/?q", "a" * 64,
     "server_aborts", "0.5.14", "a/b#1", "/p", "gauge", [], ["x"], ["healthy"], [1], [None], {}, {"x": 1},
     {"waiting": ">= 1"}, {"waiting": 1}, {"Host": "x"}, {"X-A": "é"}, {"X-A": "y"}, {"verify": True}, {"rate": "5/s"},
-    {"group": "agents"}, [{}], [{"name": "a"}],
+    {"group": "agents"}, [{}], [{"name": "a"}], "14:02:40Z", "25:02:40Z", "2026-06-20T14:02:40+02:00", "14:02:40",
+    "2026-06-20", "2026-13-20", "+02:00", "UTC", "98%", "-1%", "a>b", "routed", "gave-up", "kill-clients", "prefill",
 ]  # fmt: skip
 
 

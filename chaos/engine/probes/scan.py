@@ -22,8 +22,10 @@ MAX_LINE_BYTES = 64 << 10
 """A pattern sees this much of a line: no engine writes longer ones, and binary garbage has no line ends at all."""
 
 _CLOCK = rb"[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_DATE = re.compile(rb"\W{0,3}(?:[IWEF](?=\d{4} ))?((?:\d{4}[-/]\d\d[-/]\d\d|\d{4})" + _CLOCK + rb")")
-"""A stamp at the start of a line, as in `[2026-06-27 10:16:12 TP0]`, `2026-02-26T13:55:38Z` and `E0521 16:22:21.69`."""
+_BEFORE = rb"(?:\x1b\[[0-9;]*m)*\W{0,3}(?:rank\d{1,5}\W{1,3})?(?:[IWEF](?=\d{3,4} ))?"
+_DATE = re.compile(_BEFORE + rb"((?:\d{4}[-/]\d\d[-/]\d\d|\d{3,4})" + _CLOCK + rb")")
+"""A stamp at the start of a line: `[2026-06-27 10:16:12 TP0]`, `2026-02-26T13:55:38Z`, glog's `E0521 16:22:21.69` and
+PyTorch's `[rank3]:[E620 18:10:00.12`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,12 @@ def line_end(block: bytes, at: int) -> int:
     end = len(block) if end < 0 else end
     bar = block.find(b"\r", at, end)
     return end if bar < 0 else bar
+
+
+def stamp_of(line: bytes) -> str:
+    """The stamp that a line begins with, as it is written; empty for none."""
+    match = _DATE.match(line)
+    return match[1].decode() if match else ""
 
 
 def last_date(block: bytes, start: int, end: int) -> str:
