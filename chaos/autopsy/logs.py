@@ -227,7 +227,7 @@ def _samples(
     clock: ImportClock,
 ) -> Iterator[ev.Sample]:
     rank = (match.groupdict().get("rank") or "").strip()
-    labels = f"rank={rank}" if rank else ""
+    labels = f"logged,rank={rank}" if rank else "logged"  # a scrape's series are others, with other words for ranks
     for level in reading.levels:
         text = match[level.group]
         if level.kind == "clock":

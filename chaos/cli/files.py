@@ -41,7 +41,7 @@ def check_files(files: Sequence[Path]) -> int:
             failed += 1
             tell(error)
         else:
-            print(f"{path}: a valid {kind}")  # noqa: T201
+            print(f"{path}: {'' if kind == 'observations' else 'a '}valid {kind}")  # noqa: T201
     if failed and len(files) > 1:
         complain(f"{failed} of {len(files)} files are wrong")
     return int(ExitCode.USAGE if failed else ExitCode.AS_EXPECTED)

@@ -157,7 +157,7 @@ def _wave(ordinal: int, wave: WaveVerdict) -> list[Child]:
     )
     unmet = h("span", f" {'; '.join(wave.unmet)}", cls="quiet") if wave.unmet else ""
     sides = [f"{n} {kind}" for n, kind in ((wave.fin, "FIN"), (wave.rst, "RST")) if n is not None]
-    hit = f"{words.count(wave.sessions, 'session')}, {words.count(wave.sockets, 'socket')}"
+    hit = words.count(wave.sessions, "session") + (f", {words.count(wave.sockets, 'socket')}" if wave.sockets else "")
     if wave.kind != "kill":
         hit = ", ".join(wave.nodes) or "no node"
     return [

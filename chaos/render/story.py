@@ -217,5 +217,5 @@ def wave(event: ev.WaveFired, census: str) -> str:
     spread = ""
     if event.first_ns is not None and event.last_ns is not None:
         spread = f" within {(event.last_ns - event.first_ns) / 1e6:.1f} ms"
-    sockets = words.count(event.sockets, "socket")
-    return f"{event.wave}: {event.how} of {words.count(event.sessions, 'session')}, {sockets}{spread}: {census}"
+    sockets = f", {words.count(event.sockets, 'socket')}" if event.sockets else ""
+    return f"{event.wave}: {event.how} of {words.count(event.sessions, 'session')}{sockets}{spread}: {census}"

@@ -135,7 +135,7 @@ def test_batch_lines_tell_levels_per_rank_and_add_up_what_was_done(tmp_path):
     told = of_type(imported(tmp_path, log), ev.LevelsTold)
     values = [{sample.name: sample.value for sample in event.samples} for event in told]
     assert [(38, 8192), (0, 8292)] == [(v["waiting_queue"], v["prefilled_tokens"]) for v in values]
-    assert {"rank=TP0"} == {sample.labels for event in told for sample in event.samples}
+    assert {"logged,rank=TP0"} == {sample.labels for event in told for sample in event.samples}
     assert {("prefill-0", "log", None)} == {(event.node, event.by, event.quiet_s) for event in told}
 
 

@@ -28,7 +28,7 @@ def test_help_answers_without_importing_what_only_runs_need() -> None:
     )
     said = pdchaos("--help", code=probe)
     assert "LOADED []" in said.stdout, said.stdout + said.stderr
-    for command in ("run", "judge", "plan", "check", "schema", "scenarios", "init", "demo", "lab"):
+    for command in ("run", "judge", "autopsy", "plan", "check", "schema", "scenarios", "init", "demo", "lab"):
         assert f" {command} " in said.stdout
 
 
@@ -96,7 +96,7 @@ def test_plan_shows_every_duration_on_the_labs_clock() -> None:
     assert "recovery within 3 s; allowed: healthy" in said.stdout
 
 
-@pytest.mark.parametrize("kind", ["scenario", "target", "pack"])
+@pytest.mark.parametrize("kind", ["scenario", "target", "pack", "observations"])
 def test_a_schema_is_json(kind: str) -> None:
     assert f"pdchaos {kind}" == json.loads(pdchaos("schema", kind).stdout)["title"]
 
