@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ENOUGH_FLOORS = 3
 """A floor that is higher after every wave than after the one before shows a slope from this many on (DESIGN §7)."""
 QUIET = ("idle", "rest")
+NOT_YET_FREED = "and the engine's own timeout may yet free it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
         if quiet[-1].value < quiet[0].value:
             unsettled = "and was still falling"
         elif quiet[-1].t_ns < broken_ns + holds_ns[series.name]:
-            unsettled = "and the engine's own timeout may yet free it"
+            unsettled = NOT_YET_FREED
         known.append(Floor(series, before.value, lowest.value, unsettled, (before.seq, lowest.seq)))
     told = {floor.series.node for floor in known} - gone
     return known, [node for node in missing if node not in told]
@@ -145,14 +146,27 @@ def rising_floors(facts: Facts) -> list[Rising]:
 
 
 def _quiet_readings(facts: Facts) -> Iterator[tuple[Series, int, Reading]]:
-    """Every queue reading that was taken after a wave in a quiet time, later than the gauge lag, with its cycle."""
+    """Every queue reading of a quiet time after a wave, later than the gauge lag, with its cycle.
+
+    What the engine's own timeouts had yet to free is left out: it comes down by itself when the waves cease.
+    """
     broken = {window.cycle: window.anchor_ns for window in windows(facts) if window.disrupted}
-    lag_ns = _lag_ns(facts)
+    holds_ns = {metric.name: ns(metric.holds_s) for metric in facts.metrics("queue")}
+    for series, cycle, reading in (*_told_readings(facts, broken), *_scraped_readings(facts, broken)):
+        if reading.t_ns >= broken[cycle] + holds_ns[series.name]:
+            yield series, cycle, reading
+
+
+def _told_readings(facts: Facts, broken: dict[int, int]) -> Iterator[tuple[Series, int, Reading]]:
     for rest in _rests(facts):
         cycle = max((c for c, anchor_ns in broken.items() if anchor_ns <= rest.t_ns - ns(rest.quiet_s or 0)), default=0)
         if cycle:
             for sample in rest.samples:
                 yield Series(rest.node, sample.name, sample.labels), cycle, Reading(rest.t_ns, sample.value, rest.seq)
+
+
+def _scraped_readings(facts: Facts, broken: dict[int, int]) -> Iterator[tuple[Series, int, Reading]]:
+    lag_ns = _lag_ns(facts)
     entered = sorted(facts.phases, key=lambda phase: (phase.t_ns, phase.seq))
     ends = [*(phase.t_ns for phase in entered[1:]), (facts.last_ns or 0) + 1]
     for phase, end_ns in zip(entered, ends, strict=False):
@@ -186,7 +200,7 @@ def _told_floors(facts: Facts, loaded_ns: int) -> list[Floor]:
             series, reading = Series(rest.node, sample.name, sample.labels), Reading(rest.t_ns, sample.value, rest.seq)
             if rest.t_ns <= loaded_ns:
                 first[series] = reading
-            elif rest.t_ns - ns(rest.quiet_s or 0) >= broken_ns and rest.t_ns >= broken_ns + holds_ns[sample.name]:
+            elif rest.t_ns - ns(rest.quiet_s or 0) >= broken_ns:
                 last[series] = reading
     found = []
     for series, after in last.items():
@@ -194,7 +208,8 @@ def _told_floors(facts: Facts, loaded_ns: int) -> list[Floor]:
         if before is None and after.value:
             continue  # what it held before is not known
         was, seq = (before.value, before.seq) if before else (0.0, 0)
-        found.append(Floor(series, was, after.value, "", (seq, after.seq)))
+        early = after.t_ns < broken_ns + holds_ns[series.name]
+        found.append(Floor(series, was, after.value, NOT_YET_FREED * early, (seq, after.seq)))
     return found
 
 

@@ -69,7 +69,7 @@ def test_init_writes_a_file_to_start_from_and_overwrites_nothing(tmp_path):
     [
         (("autopsy", "absent"), "absent is no folder"),
         (("autopsy", "empty"), "pdchaos autopsy --init empty"),
-        (("autopsy", "incident", "--out", "empty"), "cannot make the run folder: File exists"),
+        (("autopsy", "incident", "--out", "empty"), "empty exists already; nothing was written"),
         (("autopsy", "wrong"), "wrong/observations.yaml:1:1: unknown key `versio` (did you mean version?)"),
     ],
 )

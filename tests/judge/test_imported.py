@@ -169,6 +169,27 @@ def test_a_floor_that_does_not_rise_with_each_of_three_waves_is_no_slope(levels)
     assert Outcome.INCONCLUSIVE == evidence.verdict().outcome
 
 
+def holding(evidence: Evidence, seconds: float) -> Evidence:
+    """The engine's own timeout frees the backlog only after so long."""
+    metrics = tuple(msgspec.structs.replace(use, holds_s=seconds) if use.name == "backlog" else use for use in USES)
+    evidence.events[1] = msgspec.structs.replace(evidence.events[1], metrics=metrics)
+    return evidence
+
+
+@pytest.mark.parametrize(("holds_s", "outcome"), [(40.0, Outcome.LEAKING), (50.0, Outcome.INCONCLUSIVE)])
+def test_what_the_engines_own_timeout_has_yet_to_free_is_no_rising_floor(holds_s, outcome):
+    evidence = holding(Evidence(waves=(50.0, 100.0, 150.0), lasts=200.0), holds_s)
+    for at, level in ((95.0, 2), (145.0, 9), (195.0, 19)):
+        evidence.asked(at - 40, 0.6).resting(at, backlog=level)
+    assert outcome == evidence.verdict().outcome
+
+
+@pytest.mark.parametrize(("level", "outcome"), [(0, Outcome.HEALTHY), (4, Outcome.INCONCLUSIVE)])
+def test_a_level_that_is_back_needs_no_timeout_and_one_that_is_not_waits_for_it(level, outcome):
+    evidence = holding(scraped(served(Evidence()), 50.0, r0=0.0), 90.0)
+    assert outcome == evidence.resting(WAVE + 60, backlog=level).verdict().outcome
+
+
 def test_levels_that_were_not_read_at_rest_are_no_floor():
     for quiet_s in (None, 1.0):  # the gauge lag is 3 s
         evidence = Evidence(waves=(50.0, 100.0, 150.0))
