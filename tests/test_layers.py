@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "campaign": {"campaign", "judge", "journal", "model"},
     "lab": {"lab", "model"},
     "agent": {"agent"},
+    "faults": {"agent", "engine", "library", "model"},
     "cli": {"cli", "agent", "autopsy", "campaign", "engine", "judge", "journal", "lab", "library", "model", "render"},
     "__main__": {"cli"},
     "__init__": set(),

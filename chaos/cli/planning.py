@@ -16,7 +16,7 @@ from chaos.engine.faults.select import matching
 from chaos.engine.fresh import demand_restart
 from chaos.model.errors import Refused
 from chaos.model.estimate import longest_s, shortest_s
-from chaos.model.faults import Kill, Sham
+from chaos.model.faults import Kill, Poison, Sham
 from chaos.model.plan import engine_timeouts, resolve_plan, unmet_requirements
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _step(step: Step, plan: Plan, target: Target) -> str:
 
 def _of(step: Step, target: Target) -> str:
     """Of which nodes a step takes some; nothing where there is no choice."""
-    if isinstance(step.action, Kill | Sham):
+    if isinstance(step.action, Kill | Poison | Sham):
         return ""
     found = [server.id for server in matching(step.action.where, target.servers)]
     return f" (of {', '.join(found)})" if len(found) > step.action.where.number(len(found)) else ""

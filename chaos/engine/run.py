@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from chaos import __version__
 from chaos.engine.baseline import Baseline
 from chaos.engine.bus import Bus
-from chaos.engine.faults.kit import FaultKit
+from chaos.engine.faults.kit import Asking, FaultKit
 from chaos.engine.forensics import Forensics, Subject, Suspicion
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
@@ -205,6 +205,7 @@ class Run:
                     http=http,
                     headers=found.headers,
                     abort_urls=found.abort_urls,
+                    asking=self._asking(found),
                     restarter=self._setup.restarter,
                     seed=self._setup.scenario.seed,
                     time_scale=self._plan.time_scale,
@@ -363,6 +364,18 @@ class Run:
             tasks=tasks,
             named={step.kill.group for step in setup.scenario.timeline if step.kill and step.kill.how == "abort-api"},
             owners=setup.owners if setup.plan.content != "unchecked" else None,
+        )
+
+    def _asking(self, found: Discovery) -> Asking:
+        setup, router = self._setup, found.router
+        endpoints = router.pack.endpoints
+        return Asking(
+            run_id=setup.run_id,
+            model=found.model,
+            urls={api: router.base_url + getattr(endpoints, api) for api in endpoints.speaks},
+            models_url=router.base_url + endpoints.models if endpoints.models else "",
+            named=router.pack.rid,
+            owners=setup.owners,
         )
 
     def _make_forensics(self, found: Discovery, probes: Probes, http: httpx.AsyncClient) -> Forensics:

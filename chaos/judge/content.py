@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ENOUGH_RIGHT = 3
 """Answers without a fault that must all have been right before a wrong one can be held against a target."""
+CANARIES, POISON = "canaries", "poison"
+"""What requests that belong to no group of the load are called."""
 SHORT = 0.5
 """A prompt is short when the servers counted less than this share of the tokens per word that they counted before."""
 
@@ -120,8 +122,11 @@ def _other(facts: Facts, known: list[Answered], uncounted: list[str]) -> list[An
 def _short(facts: Facts, counted: list[Answered]) -> list[Wrong]:
     """Answers to a prompt of which the servers counted far fewer tokens than they count of such prompts."""
     found = []
-    for of_kind in _by_kind(counted).values():
-        fine = [_tokens_per_word(a) for a in _without_fault(facts, of_kind)]
+    kinds = _by_kind(counted)
+    for kind, of_kind in kinds.items():
+        # What we send to poison is a fault from the start; it is held to what canaries show.
+        usual = kinds.get(CANARIES, []) if kind == POISON else of_kind
+        fine = [_tokens_per_word(a) for a in _without_fault(facts, usual)]
         if len(fine) < ENOUGH_RIGHT:
             continue
         found += [
@@ -166,7 +171,7 @@ def _by_kind(answers: Iterable[Answered]) -> dict[str, list[Answered]]:
     """Canaries, and the requests of each group."""
     found: dict[str, list[Answered]] = defaultdict(list)
     for answer in answers:
-        found[answer.group or "canaries"].append(answer)
+        found[answer.group or CANARIES].append(answer)
     return dict(sorted(found.items()))
 
 

@@ -109,6 +109,7 @@ class Facts:
         self.answers: list[Answered] = []  # to canaries and load, where their content shows anything
         self._words: dict[str, int] = {}  # of the prompt of each request
         self.references: list[ev.RequestEnded] = []
+        self.poison: dict[str, LoadRequest] = {}
         self.hung_up: list[ev.RequestEnded] = []  # canaries and load that we disconnected without a plan
         self.census: dict[tuple[int, str], ev.WaveCensus] = {}
         self.fired: dict[tuple[int, str], ev.WaveFired] = {}
@@ -197,6 +198,8 @@ class Facts:
         self._words[event.req] = event.words
         if event.kind == "canary" and event.req not in self.canaries:
             self._canary(event.req, event.path, begun).seqs.append(event.seq)
+        elif event.kind == "poison":
+            self.poison.setdefault(event.req, LoadRequest(event.path, begun))
         elif event.kind == "load" and event.req not in self.load:
             self.load[event.req] = LoadRequest(event.path, begun)
             key = (event.cycle, event.group)
@@ -207,6 +210,10 @@ class Facts:
         begun = event.t_ns if event.sent_ns is None else event.sent_ns
         if event.kind == "reference":
             self.references.append(event)
+            return
+        if event.kind == "poison":
+            self.poison.setdefault(event.req, LoadRequest(event.path, begun)).ended_ns = ended
+            self._answered(event, begun, ended)
             return
         if event.ended_by == "harness":
             self.hung_up.append(event)

@@ -192,7 +192,7 @@ def open_requests(
 
     With `begun_before_ns` only those that were sent before then, and those on the paths `also_on`, whenever sent.
     """
-    ours: list[Canary | LoadRequest] = [*facts.canaries.values(), *facts.load.values()]
+    ours: list[Canary | LoadRequest] = [*facts.canaries.values(), *facts.load.values(), *facts.poison.values()]
     latest = at_ns if begun_before_ns is None else begun_before_ns
     return sum(
         request.begun_ns <= at_ns

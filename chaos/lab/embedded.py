@@ -203,7 +203,7 @@ def _describe(spec: SimSpec, router: ServerSpec, prefill: list[ServerSpec], deco
         prefill=prefill,
         decode=decode,
         model=settings.model,
-        allow=["kill", "signal", "restart", "protocol"],
+        allow=["kill", "signal", "restart", "protocol", "request"],
         timeouts={"waiting": timeout_s, "bootstrap": timeout_s},
         gauge_lag=GAUGE_LAG_S * settings.time_scale,
         time_scale=settings.time_scale,

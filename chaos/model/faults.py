@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from chaos.model.events import Role
-from chaos.model.section import Name, Section
+from chaos.model.section import Api, Name, Section
 from chaos.model.units import Duration, shown, wrong
 
 FaultKind = Literal["kill", "signal", "restart", "network", "protocol", "engine-api", "request"]
@@ -188,6 +188,31 @@ class AbortFrame(Section):
         return f"abort frame to {self.where.told}"
 
 
+PoisonKind = Literal["over-context", "n2", "empty", "tiny", "huge"]
+
+
+class Poison(Section):
+    """Requests that some engines do not survive: each must be answered or refused, and everybody else be served.
+
+    `over-context` is a prompt longer than the context, `n2` asks for two answers at once, `empty` has no text, `tiny`
+    is one word (less than a page of KV), `huge` a body of some megabytes. One that has not ended after `wait` hangs,
+    and stays open.
+    """
+
+    what: PoisonKind = Field(alias="kind")
+    count: int = Field(default=1, ge=1, le=100)
+    api: Api = "chat"
+    wait: Duration = 20.0
+
+    kind: ClassVar[str] = "poison"
+    permission: ClassVar[FaultKind] = "request"
+
+    @property
+    def told(self) -> str:
+        """What it does, in two words."""
+        return f"{self.count} x {self.what} ({self.api})"
+
+
 class Sham(Section):
     """Nothing, at the moment a fault would have come: what a control arm does in its place.
 
@@ -209,5 +234,5 @@ class Sham(Section):
 NodeAction = Signal | Restart | ForeignFrame | AbortFrame
 """What acts on nodes; `kill` acts on our own clients."""
 
-ACTIONS = ("kill", "signal", "restart", "foreign_frame", "abort_frame", "sham")
+ACTIONS = ("kill", "signal", "restart", "foreign_frame", "abort_frame", "poison", "sham")
 """The keys of a step that say what it does: exactly one of them."""

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from chaos.model.events import HitClass, MetricPurpose, Role
-from chaos.model.scenario import Api
-from chaos.model.section import Name, Section, Version1
+from chaos.model.section import Api, Name, Section, Version1
 from chaos.model.units import Duration, Matching, wrong
 from chaos.model.versions import VERSION_PATTERN, in_range
 

@@ -109,7 +109,13 @@ def unmet_requirements(scenario: Scenario, target: Target, packs: Mapping[str, P
         if there < wanted:
             unmet.append(f"it takes {wanted} {role} nodes, and the target has {there} (a lab: --set {role}={wanted})")
     if target.router_engine in packs:
-        unmet += _unspoken(scenario, packs[target.router_engine])
+        router = packs[target.router_engine]
+        unmet += _unspoken(scenario, router)
+        unmet += [
+            f"{step.id} asks for {step.poison.api}, for which the pack {router.name} names no endpoint"
+            for step in scenario.timeline
+            if step.poison and step.poison.api not in router.endpoints.speaks
+        ]
     unmet += _unabortable(scenario, target, packs)
     return unmet
 

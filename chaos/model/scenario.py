@@ -19,10 +19,21 @@ from pydantic import (
 )
 
 from chaos.model.events import Role
-from chaos.model.faults import ACTIONS, MOST_NODES, AbortFrame, ForeignFrame, Kill, NodeAction, Restart, Sham, Signal
+from chaos.model.faults import (
+    ACTIONS,
+    MOST_NODES,
+    AbortFrame,
+    ForeignFrame,
+    Kill,
+    NodeAction,
+    Poison,
+    Restart,
+    Sham,
+    Signal,
+)
 from chaos.model.outcomes import Outcome
 from chaos.model.repetition import ControlArm, Sweep, Trials
-from chaos.model.section import Name, SecretRef, Section, Version1
+from chaos.model.section import Api, Name, SecretRef, Section, Version1
 from chaos.model.tree import one_of
 from chaos.model.units import (
     DURATION_PATTERN,
@@ -44,8 +55,6 @@ SERVER_ABORTS = "server_aborts"
 
 RESERVED_HEADERS = ("authorization", "connection", "content-length", "content-type", "host", "transfer-encoding")
 """Headers the load client writes itself. Keys come by reference (`api_key`), so that no secret is in a scenario."""
-
-Api = Literal["chat", "completions", "generate"]
 
 
 class Arrival(Section):
@@ -133,6 +142,7 @@ class Step(Section):
     restart: Restart | None = None
     foreign_frame: ForeignFrame | None = None
     abort_frame: AbortFrame | None = None
+    poison: Poison | None = None
     sham: Sham | None = None
     at: Duration | None = None
     when: dict[ConditionName, Comparison] | None = Field(default=None, min_length=1)
@@ -142,9 +152,9 @@ class Step(Section):
     aim: dict[ConditionName, Comparison] = {}
 
     @property
-    def action(self) -> Kill | NodeAction | Sham:
+    def action(self) -> Kill | NodeAction | Poison | Sham:
         """What the step does; a loaded step has exactly one."""
-        given = (self.kill, self.signal, self.restart, self.foreign_frame, self.abort_frame, self.sham)
+        given = (self.kill, self.signal, self.restart, self.foreign_frame, self.abort_frame, self.poison, self.sham)
         return next(action for action in given if action is not None)
 
 

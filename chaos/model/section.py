@@ -22,6 +22,10 @@ SecretRef = Annotated[
 ]
 
 
+Api = Literal["chat", "completions", "generate"]
+"""The languages in which requests are made."""
+
+
 def _version(value: object) -> object:
     if value is True or value != 1:
         raise wrong(f"must be 1, not {shown(value)}", "this pdchaos reads version 1 files")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _FAULTS = (
     "rate", "loss", "partition", "port-block", "delay", "http-garbage", "flush-cache", "abort-all", "pause", "continue",
-    "slow-down", "poison",
+    "slow-down",
 )  # fmt: skip
 _TOP_KEYS = ("matrix", "suite")
 _NOT_YET = "this version cannot do it yet"

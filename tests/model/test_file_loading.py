@@ -136,7 +136,7 @@ def test_units_are_read() -> None:
         (
             "kill: {group: agents}, ",
             "",
-            "6:5: the step has no action (give it one of kill, signal, restart, foreign_frame, abort_frame, sham)",
+            "6:5: the step has no action (give it one of kill, signal, restart, foreign_frame, abort_frame, poison, sham)",
         ),
         (
             "group: agents}",
@@ -177,8 +177,19 @@ def test_units_are_read() -> None:
         ),
         (
             "kill: {group: agents}",
-            "poison: {role: decode}",
-            "6:16: the fault `poison` is not supported: this version cannot do it yet (supported: kill, signal, restart, foreign_frame, abort_frame, sham)",
+            "loss: {role: decode}",
+            "6:16: the fault `loss` is not supported: this version cannot do it yet (supported: kill, signal, restart, foreign_frame, abort_frame, poison, sham)",
+        ),
+        (
+            "kill: {group: agents}",
+            "poison: {kind: n3}",
+            "6:31: `kind` must be one of over-context, n2, empty, tiny, huge; it is the text 'n3'",
+        ),
+        ("kill: {group: agents}", "poison: {count: 2}", "6:16: `kind` is missing in `poison`"),
+        (
+            "kill: {group: agents}",
+            "poison: {kind: n2}, for: 5s",
+            "6:36: `for` has nothing to undo here (only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time)",
         ),
         (
             "kill: {group: agents}",

@@ -22,7 +22,7 @@ from chaos.model.events import RequestEnded, RequestOverdue, RequestStarted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from chaos.model.scenario import Api
+    from chaos.model.section import Api
 
 GOOD = (
     b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'

@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from chaos.engine.owners import Owners
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
@@ -15,7 +17,20 @@ if TYPE_CHECKING:
     from chaos.engine.ports import Clock, Emit, Restarter
     from chaos.engine.probes import Probes
     from chaos.engine.probes.liveness import HealthSource
+    from chaos.model.section import Api
     from chaos.model.target import Server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How requests of ours are made at the router."""
+
+    run_id: str
+    model: str
+    urls: Mapping[Api, str]  # by language
+    models_url: str = ""  # tells how long a context may be
+    named: bool = True  # chat and completions may carry the id of the request
+    owners: Owners = field(default_factory=lambda: Owners(()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +45,7 @@ class FaultKit:
     health: Mapping[str, HealthSource] = field(default_factory=dict)  # by node
     http: httpx.AsyncClient | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # of requests to the target
+    asking: Asking | None = None
     abort_urls: tuple[str, ...] = ()  # where a request is aborted by its id
     restarter: Restarter | None = None
     seed: int = 1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from chaos.engine.faults.census import tell_census
 from chaos.engine.faults.select import choose
 from chaos.model import events as ev
-from chaos.model.faults import Kill, Sham
+from chaos.model.faults import Kill, Poison, Sham
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -192,7 +192,7 @@ class NodeFault(Fault):
     def action(self) -> NodeAction:
         """What the step does to nodes."""
         action = self.step.action
-        assert not isinstance(action, Kill | Sham)  # noqa: S101 - the registry sees to it
+        assert not isinstance(action, Kill | Poison | Sham)  # noqa: S101 - the registry sees to it
         return action
 
     @property

@@ -10,7 +10,7 @@ from chaos.engine.faults.processes import processes_of
 from chaos.engine.faults.select import matching
 from chaos.engine.probes.locate import NotLocated
 from chaos.model.errors import Refused
-from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Restart, Sham, Signal
+from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Poison, Restart, Sham, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ def demand(scenario: Scenario, target: Target, restarter: Restarter | None = Non
             hint=f"add it to the target file: allow: [{', '.join([*target.allow, *needed])}]",
         )
     for step in scenario.timeline:
-        if isinstance(step.action, Kill | Sham):
+        if isinstance(step.action, Kill | Poison | Sham):
             continue
         found = _nodes(step.id, step.action, target)
         for message, hint in _lacks(step.action, found, restarter):

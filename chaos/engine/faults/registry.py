@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from chaos.engine.faults.aborts import AbortApi
 from chaos.engine.faults.frames import AbortFrameFault, ForeignFrameFault
 from chaos.engine.faults.holds import HoldFault
+from chaos.engine.faults.poison import PoisonFault
 from chaos.engine.faults.restarts import RestartFault
 from chaos.engine.faults.sham import ShamFault
 from chaos.engine.faults.signals import SignalFault
 from chaos.engine.faults.waves import Wave
-from chaos.model.faults import HOLDS, AbortFrame, ForeignFrame, Kill, Restart, Sham, Signal
+from chaos.model.faults import HOLDS, AbortFrame, ForeignFrame, Kill, Poison, Restart, Sham, Signal
 
 if TYPE_CHECKING:
     from chaos.engine.faults.kit import FaultKit
@@ -25,6 +26,7 @@ FAULTS: dict[type[Section], type[Fault]] = {
     Restart: RestartFault,
     ForeignFrame: ForeignFrameFault,
     AbortFrame: AbortFrameFault,
+    Poison: PoisonFault,
     Sham: ShamFault,
 }
 

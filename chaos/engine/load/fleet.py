@@ -50,7 +50,7 @@ class Fleet:
         self._owners = owners
         self._named = frozenset(named)  # groups whose requests carry their id in the body
         self._endpoint = endpoint
-        self._run_id = run_id
+        self.run_id = run_id
         self._seed = seed
         self._pyz = pyz
         self._folder = folder
@@ -187,7 +187,7 @@ class Fleet:
         life = f"{group.name}-{first:06d}"
         config = agent_config(
             group,
-            run_id=self._run_id,
+            run_id=self.run_id,
             seed=self._seed,
             endpoint=self._endpoint,
             phase_file=self._folder / f"agent-{life}.phases",

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from chaos.engine.ports import Clock, Emit
     from chaos.engine.probes.discover import Discovery, FoundNode
     from chaos.model.events import Plan, QueueReading
-    from chaos.model.scenario import Api, Scenario
+    from chaos.model.scenario import Scenario
+    from chaos.model.section import Api
 
 
 class Setup(Protocol):

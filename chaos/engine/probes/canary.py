@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from chaos.engine.ports import Clock, Emit
     from chaos.engine.probes.pairs import Rendezvous
     from chaos.model.events import Content, ContentMode, RequestKind
-    from chaos.model.scenario import Api
+    from chaos.model.section import Api
 
 MAX_OPEN = 8
 """Open canaries per path, of those begun since the last mark: each holds a slot of the deployment it observes."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.ports import Clock
-    from chaos.model.scenario import Api
+    from chaos.model.section import Api
 
 DRAIN_S = 5.0
 """After the end marker the engine is done with a request; how long the server may take to end the response."""
@@ -61,8 +61,9 @@ def request_body(
     prompt: str,
     meeting: Meeting | None = None,
     named: bool = True,
+    n: int = 1,
 ) -> bytes:
-    """The request.
+    """The request, for one answer to it or `n`.
 
     Its id, `canary-RUN-000123`, begins as packs expect of our own traffic, is no prefix of another one (SGLang's
     /abort_request matches prefixes), and is no other run's.
@@ -71,7 +72,7 @@ def request_body(
     rid = f"{kind}-{run_id}-{number}"
     where = meeting.fields() if meeting else {}
     if api == "generate":
-        sampling = {"max_new_tokens": max_tokens, "temperature": 0}
+        sampling = {"max_new_tokens": max_tokens, "temperature": 0, **({"n": n} if n != 1 else {})}
         return msgspec.json.encode({"text": prompt, "sampling_params": sampling, "stream": True, "rid": rid, **where})
     asked = {"messages": [{"role": "user", "content": prompt}]} if api == "chat" else {"prompt": prompt}
     return msgspec.json.encode(
@@ -83,6 +84,7 @@ def request_body(
             "stream": True,
             "stream_options": {"include_usage": True},
             "user": rid,
+            **({"n": n} if n != 1 else {}),
             **({"rid": rid} if named else {}),  # not OpenAI's: some servers refuse what they do not know
             **where,
         }
