@@ -173,6 +173,8 @@ def _arguments(words: list[str]) -> argparse.Namespace:
 def main(words: list[str]) -> int:
     """Run what is left, write the table; 1 when a verdict is wrong, 2 for a wrong file or option."""
     asked = _arguments(words)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell started us with ctrl-C ignored
+        signal.signal(number, signal.default_int_handler)
     builds = [build.name for build in KINDS["sim"].info().builds]
     try:
         entries = read_ground_truth(asked.truth.read_text(), builds=builds, scenarios=library.names("scenarios"))

@@ -62,6 +62,12 @@ def test_until_wedged_ends_with_the_first_and_its_interval_is_that_of_the_number
     assert "3 of 10 runs made: the first that broke was to be the last" in told.reasons
 
 
+def test_a_control_that_broke_is_not_the_wedge_that_was_looked_for() -> None:
+    campaign = begun(trials=2, until="wedged")
+    control = msgspec.structs.replace(campaign.runs[0], arm="control")
+    assert (False, True) == (is_the_last(campaign, control, WEDGED), is_the_last(campaign, campaign.runs[0], WEDGED))
+
+
 def test_the_smallest_dose_that_broke_is_named() -> None:
     runs = {1: FINE, 2: FINE, 3: FINE, 4: WEDGED, 5: WEDGED, 6: verdict(Outcome.CRASHED)}
     told = judge_campaign(begun("n=10", "n=20", "n=40", trials=2), runs, (), DONE)
@@ -103,6 +109,17 @@ def test_a_campaign_of_which_nothing_counts_is_never_green() -> None:
 )
 def test_the_exit_code_is_the_worst_of_all_runs_by_the_order_of_several(verdicts, failed, ended, code) -> None:
     assert code == int(judge_campaign(begun(trials=2), verdicts, failed, ended).exit_code)
+
+
+def test_a_run_of_which_nothing_is_left_is_doubt_unless_the_campaign_stopped_before_it() -> None:
+    gone = judge_campaign(begun(trials=3), {1: FINE, 3: FINE}, (), Ended(reason="SIGINT", interrupted=True))
+    assert [(2, "its record is gone")] == [(trial.number, trial.headline) for trial in gone.trials if not trial.counts]
+    last = judge_campaign(begun(trials=2), {1: FINE}, (), DONE)
+    assert (Outcome.INCONCLUSIVE, ExitCode.INCONCLUSIVE, 2) == (last.outcome, last.exit_code, len(last.trials))
+    sought = judge_campaign(begun(trials=3, until="wedged"), {1: FINE}, (), DONE)
+    assert 3 == len(sought.trials)  # nothing broke, so it must have gone on
+    found = judge_campaign(begun(trials=3, until="wedged"), {1: WEDGED}, (), DONE)
+    assert 1 == len(found.trials)
 
 
 def test_a_run_that_could_not_begin_is_shown_with_its_reason() -> None:

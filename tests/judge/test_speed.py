@@ -203,6 +203,11 @@ def test_the_same_speed_is_not_slower() -> None:
     assert (Outcome.HEALTHY, Answer.NO) == (told.outcome, told.speed[0].answer)
 
 
+def test_two_measures_must_each_stand_up_to_half_of_the_error() -> None:
+    told = compared([400.0, 410.0, 420.0], [200.0, 210.0, 190.0, 220.0])
+    assert (Answer.UNKNOWN, True) == (told.speed[0].answer, 0.025 < told.speed[0].measures[1].p < 0.05)
+
+
 NOISY = [400.0, 150.0, 390.0, 160.0]
 EVEN = [200.0, 210.0, 190.0, 220.0]
 

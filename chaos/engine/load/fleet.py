@@ -22,7 +22,7 @@ SATURATE_EVERY_S = 0.5
 """A new session needs a moment to become one that waits; adding faster would overshoot."""
 SATURATE_STEP = 10
 LEAVE_MARGIN_S = 5.0
-"""Beyond its own timeout a request is given up by its client; the client's process then needs a moment to end."""
+"""Beyond a request's own timeout, which its client forgets while it drains; its process needs a moment to end."""
 LATE_S = 30.0
 """How long a group may arrive after its ramp: on a starved machine an agent is behind its schedule."""
 LATE_POLL_S = 0.05
@@ -62,7 +62,6 @@ class Fleet:
         self._begun_ns: dict[str, int] = {}
         self._helpers: list[asyncio.Task[None]] = []
         self._closing = False
-        self._leaving: set[Agent] = set()
         self._sated: set[str] = set()
 
     def sate(self, group: str) -> None:
@@ -124,7 +123,6 @@ class Fleet:
     async def leave(self, group: str) -> int:
         """Have a group end its open requests and send no more; how many did not end in their own time."""
         agent = self._agents[group]
-        self._leaving.add(agent)
         await agent.drain()
         try:
             async with asyncio.timeout(self._groups[group].timeout + LEAVE_MARGIN_S):
@@ -212,7 +210,7 @@ class Fleet:
         assert saturate is not None  # noqa: S101
         sessions = agent.config.sessions
         await self._clock.sleep(agent.config.ramp_s)
-        while agent.alive and not (self._closing or agent in self._leaving) and sessions < saturate.max_sessions:
+        while agent.alive and not self._closing and sessions < saturate.max_sessions:
             counted = agent.census()
             short = counted is not None and counted["waiting"] + counted["connecting"] < saturate.waiting
             if short and agent.group not in self._sated:
