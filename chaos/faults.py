@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.ports import Restarter
+    from chaos.model.pack import Pack
     from chaos.model.target import Target
 
 __all__ = ["NotLanded", "Played", "abort_frame", "clients", "foreign_frame", "kill", "poison", "restart", "signal"]
@@ -99,10 +100,17 @@ class Clients:
 
 @asynccontextmanager
 async def signal(
-    target: Target, send: str, *, role: str, node: str | None = None, mode: int | str = "one", child: str | None = None
+    target: Target,
+    send: str,
+    *,
+    role: str,
+    node: str | None = None,
+    mode: int | str = "one",
+    rank: int | None = None,
+    child: str | None = None,
 ) -> AsyncIterator[Played]:
-    """Send STOP, CONT, KILL or TERM to the processes of nodes. A STOP is continued on leaving."""
-    where = _given(role=role, node=node, mode=mode, child=child)
+    """Send STOP, CONT, KILL or TERM to the processes of nodes, to one rank or to children. A STOP ends on leaving."""
+    where = _given(role=role, node=node, mode=mode, rank=rank, child=child)
     async with _play(target, {"signal": {"where": where, "send": send}}) as played:
         yield played
 
@@ -212,20 +220,27 @@ async def _play(
     scenario = Scenario(version=1, name="python", timeline=[step])
     restarter = restarter or CommandRestarter.of(target)
     demand(scenario, target, restarter)
-    reach(scenario, target)
+    packs = {name: library.load_pack(name).value for name in (target.engine, target.router_engine)}
+    reach(scenario, target, packs)
     played = Played()
     async with make_http(target.tls) as http, _tasks() as tasks:
         with tempfile.TemporaryDirectory(prefix="pdchaos-fault-") as scratch:
             fleet = fleet or _fleet(target, [], Path(scratch), tasks)
-            async with prepare(step, _kit(target, fleet, http, restarter, played)):
+            async with prepare(step, _kit(target, packs, fleet, http, restarter, played)):
                 played.insist()
                 yield played
         played.insist()
 
 
-def _kit(target: Target, fleet: Fleet, http: httpx.AsyncClient, restarter: Restarter, played: Played) -> FaultKit:
-    router = library.load_pack(target.router_engine).value
-    engine = library.load_pack(target.engine).value
+def _kit(
+    target: Target,
+    packs: Mapping[str, Pack],
+    fleet: Fleet,
+    http: httpx.AsyncClient,
+    restarter: Restarter,
+    played: Played,
+) -> FaultKit:
+    router, engine = packs[target.router_engine], packs[target.engine]
     api_key = look_up(target.api_key)
     base = target.router.url.rstrip("/")
     aborting = [base + router.endpoints.abort] if router.endpoints.abort else []
@@ -237,6 +252,7 @@ def _kit(target: Target, fleet: Fleet, http: httpx.AsyncClient, restarter: Resta
         emit=played.events.append,
         clock=SystemClock(),
         servers=target.servers,
+        rank_process={one.id: (router if one.role == "router" else engine).rank_process for one in target.servers},
         health={
             server.id: HealthSource(
                 node=server.id, base_url=server.spec.url.rstrip("/"), endpoints=tuple(pack.endpoints.liveness)

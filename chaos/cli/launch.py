@@ -124,8 +124,8 @@ def _execute(
 ) -> PdchaosError | None:
     target = opened.start(folder.logs, note)
     demand(scenario, target, opened.restarter)
-    reach(scenario, target)
     packs = {name: library.load_pack(name) for name in {target.engine, target.router_engine}}
+    reach(scenario, target, {name: pack.value for name, pack in packs.items()})
     unmet = unmet_requirements(scenario, target, {name: pack.value for name, pack in packs.items()})
     if unmet:
         raise Refused("; ".join(unmet), hint="the scenario's `requires` names what it needs")

@@ -206,6 +206,7 @@ class Run:
                     headers=found.headers,
                     abort_urls=found.abort_urls,
                     asking=self._asking(found),
+                    rank_process={node.node.id: node.pack.rank_process for node in found.nodes},
                     restarter=self._setup.restarter,
                     seed=self._setup.scenario.seed,
                     time_scale=self._plan.time_scale,
@@ -329,13 +330,14 @@ class Run:
     def _patience_s(self, *, recovered: bool) -> float:
         """How long open requests may take to end before we hang up, which is a fault of its own.
 
-        Not having recovered is not the same as not answering: a busy target still gets its time.
+        Not having recovered is not the same as not answering: a busy target still gets its time. Where some requests
+        hang for good beside others that pass, they get as long as the engine's own timeouts would need to end them.
         """
+        patience_s = max((group.timeout for group in self._setup.scenario.load), default=0.0) + DRAIN_MARGIN_S
+        if recovered and not recovery(self._facts, self._clock.now_ns()).failing:
+            return patience_s
         silent = self._since(self._pulse.last_ns) > LOST_AFTER_S
-        failing = not recovered or recovery(self._facts, self._clock.now_ns()).failing
-        if silent and failing:
-            return LOST_DRAIN_S
-        return max((group.timeout for group in self._setup.scenario.load), default=0.0) + DRAIN_MARGIN_S
+        return LOST_DRAIN_S if silent else min(patience_s, self._plan.watch_s)
 
     async def _stay_idle(self, *, for_floors: bool) -> None:
         """Be idle as long as planned, and longer while queues have not shown floors that tell something.

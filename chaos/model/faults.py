@@ -107,15 +107,20 @@ class Where(Section):
 
 
 class ProcessWhere(Where):
-    """As `where`, and on those nodes a child process: by its name, or by a part of its title."""
+    """As `where`, and on those nodes one process: a rank's scheduler, or children by name or a part of their title.
 
+    `rank` counts as the engine does, data-parallel ranks first: with dp_size 2 and tp_size 2 rank 2 is DP1 TP0.
+    """
+
+    rank: int | None = Field(default=None, ge=0, le=4095)
     child: str | None = Field(default=None, min_length=1, max_length=200)
 
     @property
     def told(self) -> str:
         """The selector in words."""
         of = super().told
-        return f"{self.child} of {of}" if self.child else of
+        one = self.child if self.rank is None else f"rank {self.rank}"
+        return f"{one} of {of}" if one else of
 
 
 class PrefillWhere(Where):

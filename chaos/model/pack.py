@@ -182,6 +182,7 @@ class Pack(Section):
     rid: bool = False  # chat and completions take `rid`, the id of a request; other servers refuse unknown fields
     gauge_lag: Duration = 0.0
     instance_labels: list[LabelName] = []  # name the process, not what it serves: another one after every restart
+    rank_process: str = Field(default="", max_length=200)  # how the titles of processes that are a rank each begin
     timeouts: list[Timeout] = []
     metrics: list[Metric] = []
     threads: list[Thread] = []

@@ -106,7 +106,11 @@ def _check_for(step: Mapping) -> Iterator[Problem]:
 
 
 def _check_where(where: Node | None) -> Iterator[Problem]:
-    if not isinstance(where, Mapping) or "node" not in where.values or "mode" not in where.values:
+    if not isinstance(where, Mapping):
+        return
+    if "rank" in where.values and "child" in where.values:
+        yield key_mark(where, "child").problem("`rank` and `child` exclude each other", "either names a process")
+    if "node" not in where.values or "mode" not in where.values:
         return
     if text_of(where, "mode") != "one":
         yield key_mark(where, "mode").problem("`node` names one node already", "leave `mode` out")

@@ -27,8 +27,6 @@ def unsupported_key(where: tuple[str, ...]) -> tuple[str, str] | None:
             return f"`until` is not supported: {_NOT_YET}", "for: 20s undoes a STOP after a time"
         case ("timeline", "where"):
             return "`where` belongs into the fault", "such as signal: {where: {role: decode}, send: STOP}"
-        case ("timeline", _, "where", "rank"):
-            return f"`rank` is not supported: {_NOT_YET}", "`child` names one process of a node"
         case (key,) if key in _TOP_KEYS:
             return f"`{key}` is not supported: {_NOT_YET}", ""
     return None

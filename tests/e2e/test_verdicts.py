@@ -130,6 +130,30 @@ def test_a_freeze_is_undone_and_survived_and_does_not_outlive_a_pdchaos_that_is_
     assert [True] * 5 == [event["ok"] for event in ran.events if event["type"] == "fault.step"]
 
 
+RANK = """\
+version: 1
+name: frozen-rank
+load: [{name: users, sessions: 6, rounds: 500, prompt_tokens: 60, max_tokens: 64, think_time: 1s, timeout: 10m}]
+timeline: [{id: freeze, signal: {where: {role: decode, rank: 1}, send: STOP}, at: 2s}]
+observe: {settle: 5s, at_most: 60s, idle: 20s}
+expect: {recover_within: 30s, allow: [healthy]}
+"""
+
+
+def test_one_frozen_rank_of_two_is_a_partial_wedge_and_its_hanging_requests_do_not_hold_up_the_run(
+    pdchaos, tmp_path
+) -> None:
+    scenario = tmp_path / "frozen-rank.yaml"
+    scenario.write_text(RANK)
+    ran = pdchaos.run(str(scenario), "--target", "lab:sim", "--set", "dp=2")
+    verdict = ran.verdict
+    assert (1, "wedged", "clean") == (ran.code, verdict["outcome"], verdict["cleanup"]), verdict["headline"]
+    assert not verdict["wedge"]["total"]
+    serves = {path["path"]: path["serves"] for path in verdict["paths"]}
+    assert ("yes", "no") == (serves["prefill-0>decode-0 dp0"], serves["prefill-0>decode-0 dp1"])
+    assert verdict["duration_s"] < 300  # some users' requests wait for up to ten minutes
+
+
 def test_what_a_target_lacks_or_does_not_allow_is_refused_before_anything_is_touched(pdchaos, kept_lab) -> None:
     lab = kept_lab("sim", time_scale="0.05")
     lonely = pdchaos.run("kill-one-of-two", "--target", str(lab.target))

@@ -20,6 +20,8 @@ SERVER = """
 import http.server, os, pathlib, signal, subprocess, sys, threading, time
 port, pidfile, mode = int(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "pretend::scheduler_TP0"])
+for rank in (10, 2) if mode == "ranks" else ():
+    subprocess.Popen([f"pretend::scheduler_TP{rank}", "600"], executable="/bin/sleep")
 threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 if mode == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -248,6 +248,22 @@ async def test_a_kill_takes_every_process_of_the_node(tmp_path, kit, events) -> 
         assert "2 of 2 processes gone (threads: 2 x gone)" == last(events, "verified").measured["decode-0"]
 
 
+async def test_a_rank_is_found_by_the_numbers_in_titles(tmp_path, kit, events) -> None:
+    """Rank 10 was started first, and `10` comes before `2` by letters."""
+    with node(tmp_path, mode="ranks") as one:
+        able = with_nodes(kit, one.server(), rank_process={"decode-0": "pretend::scheduler"})
+        killed = []
+        for rank in (0, 0):
+            async with prepare(send("KILL", rank=rank), able) as fault:
+                killed += [(state_of(pid), pid) for pid in fault.pids]
+        started = sorted(pid for _, pid in killed)
+        assert [started[1], started[0]] == [pid for _, pid in killed]
+        assert {"", "Z"} >= {state for state, _ in killed}
+        async with prepare(send("KILL", rank=0), able):
+            pass
+        assert "decode-0 has no rank 0 (processes of ranks: none)" == last(events, "applied").detail
+
+
 async def test_a_kill_of_a_child_leaves_its_parent(tmp_path, kit, events) -> None:
     with node(tmp_path) as one:
         child = one.child

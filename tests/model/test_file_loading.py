@@ -228,8 +228,8 @@ def test_units_are_read() -> None:
         ),
         (
             "kill: {group: agents}",
-            "signal: {where: {role: decode, rank: 0}, send: STOP}",
-            "6:47: `rank` is not supported: this version cannot do it yet (`child` names one process of a node)",
+            "signal: {where: {role: decode, rank: 0, child: x}, send: STOP}",
+            "6:56: `rank` and `child` exclude each other (either names a process)",
         ),
         (
             "kill: {group: agents}",

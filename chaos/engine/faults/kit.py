@@ -47,6 +47,7 @@ class FaultKit:
     headers: Mapping[str, str] = field(default_factory=dict)  # of requests to the target
     asking: Asking | None = None
     abort_urls: tuple[str, ...] = ()  # where a request is aborted by its id
+    rank_process: Mapping[str, str] = field(default_factory=dict)  # by node: how titles of ranks' processes begin
     restarter: Restarter | None = None
     seed: int = 1
     time_scale: float = 1.0

@@ -6,17 +6,18 @@ import os
 from typing import TYPE_CHECKING
 
 from chaos.agent import blackhole
-from chaos.engine.faults.processes import processes_of
+from chaos.engine.faults.processes import NoSuchRank, processes_of, rank_of
 from chaos.engine.faults.select import matching
 from chaos.engine.probes.locate import NotLocated
 from chaos.model.errors import Refused
 from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Poison, Restart, Sham, Signal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from chaos.engine.ports import Restarter
     from chaos.model.faults import NodeAction
+    from chaos.model.pack import Pack
     from chaos.model.scenario import Scenario
     from chaos.model.target import Server, Target
 
@@ -43,7 +44,7 @@ def demand(scenario: Scenario, target: Target, restarter: Restarter | None = Non
             raise Refused(f"{step.id}: {message}", hint=hint)
 
 
-def reach(scenario: Scenario, target: Target) -> None:
+def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack]) -> None:
     """Raise `Refused` when a process that a step acts on cannot be found or may not be signalled from here."""
     for step in scenario.timeline:
         action = step.action
@@ -62,6 +63,13 @@ def reach(scenario: Scenario, target: Target) -> None:
                     f"{step.id}: the process of {server.id} cannot be found: {why}",
                     hint="give its pidfile, pid or port in the target file, and run pdchaos on its machine",
                 ) from None
+            if isinstance(action, Signal) and action.where.rank is not None:
+                pack = packs[target.router_engine if server.role == "router" else target.engine]
+                try:
+                    rank_of(processes, action.where.rank, pack.rank_process)
+                except NoSuchRank as why:
+                    hint = "`child` names a process by its title"
+                    raise Refused(f"{step.id}: {server.id} {why}", hint=hint) from None
             if isinstance(action, Signal) and not _may_signal(processes[0].pid):
                 raise Refused(
                     f"{step.id}: this user may not send signals to {server.id}",

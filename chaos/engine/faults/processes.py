@@ -7,6 +7,7 @@ its threads is: the state that `ps` shows is the first thread's.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from chaos.engine.probes.locate import NotLocated, locate
 if TYPE_CHECKING:
     from chaos.model.target import ServerSpec
 
+_NUMBERS = re.compile(r"\d+")
 STOPPED = frozenset("Tt")
 GONE = frozenset("ZXx")
 _STATE, _START = 0, 19  # fields of /proc/PID/stat behind the name
@@ -51,15 +53,30 @@ def processes_of(spec: ServerSpec) -> tuple[Process, ...]:
 
 def called(processes: tuple[Process, ...], child: str) -> tuple[Process, ...]:
     """The children whose name or title contains `child`."""
-    found = []
-    for process in processes[1:]:
-        try:
-            title = " ".join(psutil.Process(process.pid).cmdline())
-        except psutil.Error:
-            title = ""
-        if child in process.name or child in title:
-            found.append(process)
-    return tuple(found)
+    return tuple(process for process in processes[1:] if child in process.name or child in _title(process))
+
+
+class NoSuchRank(Exception):
+    """A node has no process of this rank; the text says what it has."""
+
+
+def rank_of(processes: tuple[Process, ...], rank: int, begins: str) -> Process:
+    """The child that is this rank, in the order of the numbers in their titles (`…_DP1_TP0`). Raises NoSuchRank."""
+    if not begins:
+        raise NoSuchRank("runs an engine whose pack does not say which processes are ranks")
+    titled = [(title, process) for process in processes[1:] if (title := _title(process)).startswith(begins)]
+    if rank >= len(titled):
+        there = ", ".join(sorted(title.split()[0] for title, _ in titled)) or "none"
+        raise NoSuchRank(f"has no rank {rank} (processes of ranks: {there})")
+    titled.sort(key=lambda each: [int(number) for number in _NUMBERS.findall(each[0])])
+    return titled[rank][1]
+
+
+def _title(process: Process) -> str:
+    try:
+        return " ".join(psutil.Process(process.pid).cmdline())
+    except psutil.Error:
+        return ""
 
 
 def is_gone(process: Process) -> bool:

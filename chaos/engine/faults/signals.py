@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 
 from chaos.engine.faults.guard import Guard, NotArmed
 from chaos.engine.faults.life import Measured, NodeFault, NotApplied
-from chaos.engine.faults.processes import called, is_gone, is_held, is_stopped, processes_of, send, thread_states
+from chaos.engine.faults.processes import (
+    NoSuchRank,
+    called,
+    is_gone,
+    is_held,
+    is_stopped,
+    processes_of,
+    rank_of,
+    send,
+    thread_states,
+)
 from chaos.engine.probes.locate import NotLocated
 
 if TYPE_CHECKING:
@@ -129,7 +139,13 @@ class SignalFault(NodeFault):
             processes = processes_of(server.spec)
         except NotLocated as why:
             raise NotApplied(f"{server.id}: {why}") from None
-        child = self.signal.where.child
+        where = self.signal.where
+        if where.rank is not None:
+            try:
+                return (rank_of(processes, where.rank, self.kit.rank_process.get(server.id, "")),)
+            except NoSuchRank as why:
+                raise NotApplied(f"{server.id} {why}") from None
+        child = where.child
         if child is None:
             return processes[:1] if self.signal.send == "TERM" else processes
         found = called(processes, child)
