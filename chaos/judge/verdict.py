@@ -23,6 +23,7 @@ from chaos.judge.questions.serving import SERVING
 from chaos.judge.questions.trust import TRUST
 from chaos.judge.questions.users import USERS
 from chaos.judge.saved import saved, unseen_inside
+from chaos.judge.threads import threads
 from chaos.judge.wedge import wedge
 from chaos.judge.workers import Part
 from chaos.model.outcomes import Answer, Cleanup, Outcome, RunStatus, exit_code
@@ -152,6 +153,7 @@ def _not_examined(case: Case) -> tuple[str, ...]:
         if blind:
             told.append(f"{node.id}: {', '.join(blind)} could not be looked at")
     told += unread_ranks(facts)
+    told += [f"{node}: its threads were not looked at before the load and after it" for node in threads(facts).unknown]
     told += unseen_inside(facts)
     told += [f"{run.node}: {run.why}, so nothing is expected of it" for run in case.workers if run.part is Part.APART]
     told += unexamined_content(facts)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from build import GOOD, HANG, REFUSED, SECOND, Play, Reply, late, numbered, plan, play
+from build import GOOD, HANG, REFUSED, SECOND, Play, late, numbered, play
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from test_journals import EXPECTED
+from test_journals import told as checked_in
+from test_outcomes import ROWS
+from worlds import MORE_NODES, journals, plays
 
 from chaos.judge import Facts, judge, recovery
 from chaos.model import events as ev
@@ -20,72 +29,15 @@ from chaos.model.outcomes import Outcome
 if TYPE_CHECKING:
     from chaos.model.verdict import Verdict
 
+DEEP = os.environ.get("LAWS")
+"""`LAWS=2000 pytest tests/judge/test_laws.py` tries so many runs for each law, other ones every time."""
 RUNS = settings(
-    max_examples=60,
+    max_examples=int(DEEP or 60),
     deadline=None,
-    derandomize=True,
+    derandomize=not DEEP,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-NODES = ("router-0", "prefill-0", "decode-0")
-
-replies = st.sampled_from([GOOD, GOOD, HANG, REFUSED, late(6), late(3), Reply(at=38.0), Reply(at=52.0, error="status")])
-
-
-@st.composite
-def plays(draw: st.DrawFn) -> Play:
-    """A run up to its teardown."""
-    cycles = draw(st.integers(1, 2))
-    faults = draw(st.booleans()) or draw(st.booleans())
-    two_paths = draw(st.booleans())
-    paths = (
-        ev.Path(id="routed", kind="routed"),
-        *((ev.Path(id="prefill-0>decode-0", kind="direct", nodes=("prefill-0", "decode-0")),) if two_paths else ()),
-    )
-    told = play(
-        plan=plan(cycles=cycles) if faults else plan(faults=(), cycles=1),
-        paths=paths,
-        reply=draw(st.sampled_from([GOOD, GOOD, GOOD, GOOD, HANG, late(6)])),
-        observes=draw(st.sampled_from([("liveness", "metrics", "log", "process"), ("log",), ()])),
-        health=draw(st.sampled_from([200, 503, None])),
-        token_rate=draw(st.sampled_from([0.0, 200.0])),
-        received_rate=draw(st.sampled_from([0.0, 100.0])),
-        backlog_rate=draw(st.sampled_from([0.0, -1.0])),
-    )
-    for _cycle in range(cycles if faults else 1):
-        told.load(3)
-        if faults:
-            told.wave(waiting=draw(st.sampled_from([0, 24])), aborts=draw(st.sampled_from([0, 3])))
-        told.reply = draw(replies)
-        told.turns = draw(st.sampled_from([(), (), (), (GOOD, HANG), (GOOD, REFUSED, GOOD)]))
-        if draw(st.booleans()):
-            told.backlog["decode-0"] = draw(st.sampled_from([3.0, 30.0]))
-        if not draw(st.integers(0, 4)):
-            told.fatal()
-        if not draw(st.integers(0, 5)):
-            told.die(draw(st.sampled_from(NODES)))
-        if not draw(st.integers(0, 5)):
-            told.restart(draw(st.sampled_from(NODES)))
-        told.go(draw(st.integers(1, 45)))
-        told.turns = ()
-        told.reply = draw(st.sampled_from([told.reply, GOOD]))
-        told.recovered(draw(st.integers(0, 12)))
-    return told
-
-
-class Journal(list[ev.AnyEvent]):
-    """Events that do not fill the screen when an example is shown."""
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} events>"
-
-
-@st.composite
-def journals(draw: st.DrawFn) -> Journal:
-    """A run's journal, whole or cut off."""
-    told = draw(plays())
-    if not draw(st.integers(0, 5)):
-        return Journal(told.cut())
-    return Journal(told.finish(status=draw(st.sampled_from(["completed", "completed", "aborted"]))))
 
 
 def encoded(verdict: Verdict) -> bytes:
@@ -102,29 +54,38 @@ def moments(events: list[ev.AnyEvent]) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def target_evidence(draw: st.DrawFn, events: list[ev.AnyEvent]) -> ev.AnyEvent:
+def target_evidence(draw: st.DrawFn, events: list[ev.AnyEvent]) -> ev.AnyEvent:  # noqa: PLR0911 - one per probe
     """Something that a probe of the target might have seen."""
-    at, node = draw(moments(events)), draw(st.sampled_from(NODES))
-    kind = draw(st.sampled_from(["log", "liveness", "dead", "scrape", "covered"]))
-    if kind == "log":
-        klass = draw(
-            st.sampled_from(["fatal", "abort", "timeout", "symptom", "crash", "restart", "benign", "traceback"])
-        )
-        ends = draw(st.sampled_from(["", "thread"]))
-        key = draw(st.sampled_from(["", "1-1", "9-9"]))
-        return ev.LogHit(
-            t_ns=at, node=node, stream="log", signature=f"s-{klass}", klass=klass, line="x", ends=ends, key=key
-        )
-    if kind == "liveness":
-        status = draw(st.sampled_from([200, 503, None]))
-        return ev.Liveness(t_ns=at, node=node, endpoint="/health", status=status, took_ms=1.0)
-    if kind == "dead":
-        return ev.ProcessSeen(t_ns=at, node=node, pid=7, alive=False, state="zombie")
-    if kind == "scrape":
-        # Not the queues: a floor that is seen to have come back has come back.
-        value = draw(st.floats(0, 1e6))
-        samples = tuple(ev.Sample(name=name, labels="", value=value) for name in ("tokens", "aborted", "novel"))
-        return ev.Scrape(t_ns=at, node=node, ok=draw(st.booleans()), samples=samples)
+    at, node = draw(moments(events)), draw(st.sampled_from(MORE_NODES))
+    match draw(st.sampled_from(["log", "liveness", "dead", "scrape", "covered", "inside", "saved", "levels"])):
+        case "log":
+            klasses = ["fatal", "abort", "timeout", "symptom", "crash", "restart", "benign", "traceback"]
+            klass, ends = draw(st.sampled_from(klasses)), draw(st.sampled_from(["", "thread"]))
+            key = draw(st.sampled_from(["", "1-1", "9-9"]))
+            return ev.LogHit(
+                t_ns=at, node=node, stream="log", signature=f"s-{klass}", klass=klass, line="x", ends=ends, key=key
+            )
+        case "liveness":
+            status = draw(st.sampled_from([200, 503, None]))
+            error = draw(st.sampled_from(["", "refused: nobody"])) if status is None else ""
+            return ev.Liveness(t_ns=at, node=node, endpoint="/health", status=status, took_ms=1.0, error=error)
+        case "dead":
+            return ev.ProcessSeen(t_ns=at, node=node, pid=7, alive=False, state="zombie")
+        case "scrape":
+            # Not the queues: a floor that is seen to have come back has come back.
+            value = draw(st.floats(0, 1e6))
+            samples = tuple(ev.Sample(name=name, labels="", value=value) for name in ("tokens", "aborted", "novel"))
+            return ev.Scrape(t_ns=at, node=node, ok=draw(st.booleans()), samples=samples)
+        case "levels":
+            told = (
+                ev.Sample(name=draw(st.sampled_from(["tokens", "novel"])), labels="", value=draw(st.floats(0, 1e6))),
+            )
+            return ev.LevelsTold(t_ns=at, node=node, by="log", samples=told, quiet_s=draw(st.sampled_from([None, 5.0])))
+        case "inside":
+            names = draw(st.sampled_from([("MainThread",), ("MainThread", "Thread-6 (control)")]))
+            return ev.ProcessSeen(t_ns=at, node=node, pid=110, alive=True, threads=names, threads_by="python")
+        case "saved":
+            return ev.ForensicsTaken(t_ns=at, folder="forensics/1-end", reason="end", stacks={node: 3})
     return ev.LogCovered(t_ns=at, node=node, stream="log", start=0, end=9, lost=draw(st.sampled_from([0, 512])))
 
 
@@ -281,6 +242,7 @@ def test_shifting_all_times_changes_nothing(events, by_ns):
 @RUNS
 def test_renaming_nodes_changes_nothing_but_the_names(events):
     names = {"prefill-0": "zz-worker", "decode-0": "aa-worker", "router-0": "mm-front", "routed": "way"}
+    names |= {"prefill-1": "bb-worker", "decode-1": "yy-worker"}
 
     def renamed(text: str) -> str:
         for old, new in names.items():
@@ -296,7 +258,63 @@ def test_renaming_nodes_changes_nothing_but_the_names(events):
     assert json.loads(renamed(encoded(judge(events)).decode())) == json.loads(encoded(judge(other)))
 
 
-@given(plays())
+@given(journals(), st.integers(0, 10_000))
+@RUNS
+def test_what_the_run_and_its_place_are_called_changes_nothing_but_that(events, seed):
+    assume(isinstance(events[0], ev.RunStarted))
+    chance = random.Random(seed)
+    start = msgspec.structs.replace(
+        events[0],
+        run_id=f"r{seed}",
+        target=chance.choice(["lab:sim", "lab:other", "file"]),
+        tool_version="9",
+        utc="1999-01-01T00:00:00Z",
+        seed=seed,
+        packs=(ev.PackUsed(name="p", engine="e", sha256=f"{seed:064d}"),),
+    )
+    told = [
+        msgspec.structs.replace(event, src=f"src-{seed}", src_t_ns=seed, clock="elsewhere")
+        if isinstance(event, ev.Scrape | ev.LogHit | ev.Liveness | ev.ProcessSeen | ev.HarnessHealth)
+        else event
+        for event in events[1:]
+    ]
+    one, two = judge(events), judge([start, *told])
+    assert encoded(one) == encoded(msgspec.structs.replace(two, run_id=one.run_id, target=one.target))
+
+
+ELSEWHERE = """
+import hashlib, sys, msgspec
+from chaos.judge import judge
+from chaos.model import events as ev
+for events in msgspec.json.decode(sys.stdin.buffer.read(), type=list[list[ev.AnyEvent]]):
+    for order in (events, events[::-1]):
+        print(hashlib.sha256(msgspec.json.encode(judge(order), order="deterministic")).hexdigest())
+"""
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        {"PYTHONHASHSEED": "0", "LC_ALL": "C", "PYTHONUTF8": "0", "TZ": "UTC"},
+        {"PYTHONHASHSEED": "1", "LC_ALL": "tr_TR.UTF-8", "TZ": "Pacific/Chatham", "HOSTNAME": "elsewhere"},
+    ],
+    ids=lambda there: there["TZ"],
+)
+def test_another_machine_gives_the_same_bytes(there, tmp_path):
+    told = [situation() for _, situation in ROWS] + [checked_in(name) for name in sorted(EXPECTED)]
+    here = [hashlib.sha256(encoded(judge(events))).hexdigest() for events in told]
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE],
+        input=msgspec.json.encode(told),
+        capture_output=True,
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin", "PYTHONPATH": str(Path(__file__).parents[2])} | there,
+        check=True,
+    )
+    assert [digest for digest in here for _ in range(2)] == done.stdout.decode().split()
+
+
+@given(plays)
 @RUNS
 def test_the_live_rule_says_recovered_only_where_the_verdict_finds_that_the_path_passes(told):
     # The run stops watching on the live rule; a verdict that then called the path wedged would be a contradiction.

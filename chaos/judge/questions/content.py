@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from chaos.judge.content import Wrong
     from chaos.model.verdict import Evidence
 
+PROMISED = ("echo", "known-answer")
+"""What the target's owner may have said of its answers."""
 MOST_TOLD = 5
 """Wrong answers that are told one by one; the rest are counted."""
 
@@ -24,6 +26,8 @@ def _content(case: Case) -> Answered:
     if seen.wrong:
         told = [_told(case, wrong) for wrong in seen.wrong[:MOST_TOLD]]
         return yes(_summary(case, seen.wrong), *told, outcome=Outcome.CORRUPTED)
+    if not seen.checked and case.facts.plan.content in PROMISED:
+        return unknown(fact("the target is said to answer what can be checked, and no answer was checked"))
     if not seen.checked:
         return not_applicable(fact("the content of answers was not checked"))
     if seen.broken_promise:

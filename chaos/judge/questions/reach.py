@@ -25,9 +25,10 @@ def _still_answer(case: Case) -> Answered:
     """A worker that is gone fails nobody whose requests go elsewhere; only that it no longer answers shows it."""
     loaded_ns = load_start(case.facts)
     asked = {what: looks for what, looks in _asked(case).items() if what[0] not in case.down_nodes()}
-    if loaded_ns is None or not asked:
+    unasked = [] if loaded_ns is None else _unasked(case, loaded_ns)
+    if loaded_ns is None or not (asked or unasked):
         return not_applicable(fact("no endpoint of a node was asked before and after load"))
-    told = []
+    told = [fact(f"nobody asked a health endpoint of {listed(unasked)} since load began")] if unasked else []
     for (node, what), looks in asked.items():
         after = [look for look in looks if look[0] > loaded_ns]
         silent = _silent_to_the_end(after)
@@ -38,6 +39,15 @@ def _still_answer(case: Case) -> Answered:
     if told:
         return unknown(*told)
     return yes(fact(f"what answered before on {listed(list(dict.fromkeys(node for node, _ in asked)))} answers still"))
+
+
+def _unasked(case: Case, loaded_ns: int) -> list[str]:
+    """Nodes whose health could have been asked by us, and was not: that they still answer is not known."""
+    if case.facts.imported:
+        return []
+    asked = {seen.node for seen in case.facts.liveness if seen.t_ns > loaded_ns}
+    blind = [node.id for node in case.facts.nodes if "liveness" in node.observes and node.id not in asked]
+    return [node for node in blind if node not in case.down_nodes()]
 
 
 def _asked(case: Case) -> dict[tuple[str, str], list[Look]]:
