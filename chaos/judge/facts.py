@@ -221,7 +221,8 @@ class Facts:
             self._answered(event, begun, ended)
         if event.kind == "load":
             request = self.load.setdefault(event.req, LoadRequest(event.path, begun))
-            request.ended_ns, request.tokens, request.ok = ended, event.tokens, event.ok
+            # As of a canary: what was cut off ended when it was cut off, not with the last token before.
+            request.ended_ns, request.tokens, request.ok = ended if event.ok else event.t_ns, event.tokens, event.ok
             request.ended_by, request.error, request.detail = event.ended_by, event.error, event.detail
             request.seq = event.seq
             return

@@ -277,3 +277,25 @@ def test_ten_of_a_thousand_users_that_never_got_a_token_are_no_detail():
 @pytest.mark.parametrize(("waited_s", "tokens"), [(3.0, 0), (30.0, 5)])
 def test_a_user_who_was_cut_off_young_or_in_mid_answer_was_not_left_without_one(waited_s, tokens):
     assert Outcome.HEALTHY == judge(with_users(hung=10, waited_s=waited_s, tokens=tokens)).outcome
+
+
+def test_a_stream_that_a_fault_cut_off_between_two_tokens_is_the_faults_doing():
+    """Its last token came before the fault; it was cut off after."""
+    told = play().load().go(3)
+    sent = told.now
+    told.go(2)
+    for number in range(5):
+        cut = ev.RequestEnded(
+            t_ns=0,
+            req=f"users-s{number}-r0",
+            kind="load",
+            path="routed",
+            group="users",
+            sent_ns=told.ns(sent),
+            last_ns=told.ns(told.now) - 1_000_000,
+            tokens=9,
+            error="truncated",
+        )
+        told.tell(cut, told.now + 0.05)
+    verdict = judge(told.wave().go(40).finish())
+    assert (Outcome.HEALTHY, Answer.NOT_APPLICABLE) == (verdict.outcome, answer(verdict, "users-served"))
