@@ -46,6 +46,10 @@ def test_load_alone_stops_admission_once_a_request_was_retracted(lab):
     assert not all(client.has(b"[DONE]") for client in clients)
     assert 1 <= (small.metric(small.decode, "num_retracted_requests_total") or 0)
     assert 200 == small.http.get(f"{small.prefill}/health").status_code
+    for client in clients:
+        client.hang_up()
+    eventually(lambda: small.metric(small.decode, "num_aborted_requests_total"), "decode noticed")
+    assert small.hangs(room=5)
 
 
 def ask_at_once(lab, count: int) -> list[bytes]:

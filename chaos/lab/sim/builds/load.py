@@ -15,6 +15,12 @@ class RetractedForGood(DecodeScheduler):
     def resume_retracted(self) -> None:
         """Its receiver is in Success already, so nothing ever happens to it again."""
 
+    def abort(self, rid: str, *, abort_all: bool) -> None:
+        """Not even when its client has left."""
+        stuck, self.retracted_queue = self.retracted_queue, []
+        super().abort(rid, abort_all=abort_all)
+        self.retracted_queue = stuck
+
 
 class WrongLayout(DecodeScheduler):
     """Under load KV is kept in a host cache whose layout is wrong: half of it is the KV that came before."""
