@@ -25,6 +25,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "restart": ({"where": {"role": "decode"}}, {"where": {"role": "decode"}, "as": "other"}),
     "foreign_frame": ({},),
     "abort_frame": ({},),
+    "poison": ({"kind": "n2"},),
     "sham": ({}, {"group": "agents"}),
 }
 """What each action of the scenario language needs at least. A new action without an example is red."""
