@@ -1,8 +1,9 @@
-"""Which workers still take part, where canaries cannot ask each of them by itself.
+"""Which workers still take part in what goes through the router.
 
-Where requests can only go through a router, a worker that the router has lost is missed by nobody: its peers answer
-every canary, its health stays green, and the deployment has lost what it could carry. Only a counter on the worker
-itself tells, one that rises with every request that it takes on (`served`).
+A worker that the router has lost is missed by nobody: its peers answer every canary that takes the router's way, its
+health stays green, it even answers canaries that go straight to it, and the deployment has lost what it could carry.
+Only a counter on the worker itself tells, one that rises with every request that it takes on (`served`); what our
+canaries sent straight to it is taken off.
 
 A worker is lost when it takes none of the fresh requests that others answer, past the recovery budget, and chance does
 not explain it: the router would have had to pass it by `n` times in a row. What share of the requests it should get is
@@ -12,7 +13,9 @@ that prefers some workers accuses nobody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from bisect import bisect_right
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -24,7 +27,7 @@ from chaos.judge.windows import load_start
 from chaos.model.chance import DOUBT, by_chance
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from chaos.judge.facts import Facts
     from chaos.judge.windows import Window
@@ -57,7 +60,7 @@ class WorkerRun:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One reading of how many requests a worker has taken since it began."""
+    """One reading of how many of the router's requests a worker has taken."""
 
     t_ns: int
     taken: float
@@ -135,26 +138,33 @@ class _Counts:
 
 
 def watched_workers(facts: Facts) -> tuple[str, ...]:
-    """Workers with peers that no canary asks by itself, in roles where some counter tells who takes requests."""
+    """Workers with peers, in roles where some counter tells who takes requests."""
     counted_roles = {role for metric in facts.metrics("served") for role in metric.roles}
-    asked = {node for path in facts.paths() if path.kind != "routed" for node in path.nodes}
     several = {node.role for node in facts.nodes if any(o.role == node.role and o.id != node.id for o in facts.nodes)}
-    return tuple(
-        node.id for node in facts.nodes if node.role in counted_roles and node.role in several and node.id not in asked
-    )
+    return tuple(node.id for node in facts.nodes if node.role in counted_roles and node.role in several)
 
 
 def workers_known(facts: Facts, now_ns: int) -> bool:
     """Whether the baseline has shown of each worker that it takes requests, or that nothing is expected of it."""
     counts = _Counts(facts)
-    shares = [(node, *counts.before(node, now_ns)) for node in counts.watched]
+    alone = [node for node in counts.watched if node not in _asked(facts)]
+    shares = [(node, *counts.before(node, now_ns)) for node in alone]
     return all(share is None or share > 0 or counts.tells(counts.equal_share(node), n) for node, share, n in shares)
 
 
 def worker_runs(facts: Facts, window: Window, down: Collection[str]) -> tuple[WorkerRun, ...]:
-    """Judge every watched worker in one window; those in `down`, which cannot serve because of us, are left out."""
-    counts = _Counts(facts)
-    return tuple(_run(counts, node, window) for node in counts.watched if node not in down)
+    """Judge every watched worker in one window; those in `down`, which cannot serve because of us, are left out.
+
+    Nothing need be known of a worker that canaries ask by itself: only what counts against it is told.
+    """
+    counts, asked = _Counts(facts), _asked(facts)
+    runs = [_run(counts, node, window) for node in counts.watched if node not in down]
+    return tuple(run for run in runs if run.node not in asked or run.part in (Part.TAKES, Part.BACK, Part.LOST))
+
+
+def _asked(facts: Facts) -> frozenset[str]:
+    """Workers that canaries go straight to."""
+    return frozenset(node for path in facts.paths() if path.kind != "routed" for node in path.nodes)
 
 
 def _run(counts: _Counts, node: str, window: Window) -> WorkerRun:
@@ -220,16 +230,38 @@ def _baseline_end(facts: Facts, window: Window) -> int:
 
 
 def _looks(facts: Facts, node: str) -> list[_Look]:
+    """How many requests the router had passed to a node, whatever its process, by each reading.
+
+    An engine may count a request a moment before we see its answer, so what is above a later reading was not the
+    router's. A count that fell is that of a new process, which began at zero.
+    """
     names = [metric.name for metric in facts.metrics("served") if facts.role(node) in metric.roles]
-    looks = []
+    direct = sorted(_answered_directly(facts, node))
+    looks: list[_Look] = []
+    total = last = 0.0
     for scrape in facts.scrapes.get(node, ()):
         known = [value for name in names if scrape.ok and (value := counted(scrape, name)) is not None]
         if known:
-            looks.append(_Look(scrape.t_ns, sum(known), scrape.seq))
+            now = sum(known)
+            total += now - last if now >= last else now
+            last = now
+            looks.append(_Look(scrape.t_ns, total - bisect_right(direct, scrape.t_ns), scrape.seq))
+    least = math.inf
+    for at in range(len(looks) - 1, -1, -1):
+        least = min(least, looks[at].taken)
+        looks[at] = replace(looks[at], taken=least)
     return looks
 
 
+def _answered_directly(facts: Facts, node: str) -> Iterator[int]:
+    """When canaries that went straight to a node were answered."""
+    paths = {path.id for path in facts.paths() if path.kind != "routed" and node in path.nodes}
+    for canary in facts.canaries.values():
+        if canary.path in paths and canary.ok and canary.ended_ns is not None:
+            yield canary.ended_ns
+
+
 def _takes(looks: Sequence[_Look]) -> list[_Take]:
-    """What was taken between readings. A count that fell is that of a new process, which began at zero."""
-    taken = [(was, now, now.taken - was.taken if now.taken >= was.taken else now.taken) for was, now in pairwise(looks)]
+    """What was taken between readings."""
+    taken = [(was, now, now.taken - was.taken) for was, now in pairwise(looks)]
     return [_Take(was.t_ns, now.t_ns, number, now.seq) for was, now, number in taken if number > 0]

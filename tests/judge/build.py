@@ -397,10 +397,15 @@ class Play:
 
     def _canary(self, path: str) -> None:
         self._sent += 1
-        self._route()
         req = f"canary-{self._sent:04d}"
         reply = self.turns[self._sent % len(self.turns)] if self.turns else self.replies.get(path, self.reply)
         sent = self.now
+        way = next(one for one in self.paths if one.id == path)
+        if way.kind == "routed":
+            self._route()
+        elif not reply.error and reply.when(sent) is not None:
+            for node in way.nodes:
+                self.taken[node] = self.taken.get(node, 0.0) + 1
         self._tokens += 10
         started = ev.RequestStarted(
             t_ns=0, req=req, kind="canary", path=path, intended_ns=self.ns(sent), sent_ns=self.ns(sent), words=20

@@ -175,6 +175,19 @@ def test_workers_that_canaries_ask_by_themselves_need_no_counter():
     assert Answer.NOT_APPLICABLE == workers(verdict).answer
 
 
+def test_a_worker_that_answers_canaries_of_its_own_and_that_the_router_has_lost_is_lost():
+    asked = tuple(ev.Path(id=path.id, kind="direct", nodes=path.nodes) for path in NOT_ASKED)
+    told = faulted(nodes=TWO_PAIRS, paths=(ROUTED, *asked), kind="restart")
+    told.fault("decode-1", "restart", ends=True).restart("decode-1")
+    told.forgotten = frozenset({"decode-1"})
+    verdict = judge(told.go(45).finish())
+    assert (Outcome.WEDGED, ("decode-1",)) == (verdict.outcome, verdict.wedge.nodes if verdict.wedge else ())
+    assert all(path.serves is Answer.YES for path in verdict.paths)
+    told = faulted(nodes=TWO_PAIRS, paths=(ROUTED, *asked), kind="restart")
+    told.fault("decode-1", "restart", ends=True).restart("decode-1")
+    assert Outcome.HEALTHY == judge(told.go(45).finish()).outcome
+
+
 def test_a_worker_that_is_lost_without_any_fault_is_lost():
     told = play(plan=plan(faults=()), nodes=TWO_PAIRS, paths=(ROUTED,)).load()
     told.forgotten = frozenset({"prefill-0"})
