@@ -6,6 +6,7 @@ late was late by our doing. Requests of one run share its machine and its moment
 
 from __future__ import annotations
 
+import math
 import statistics
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 FIT_LAG_MS = 5.0
 """A latency claim needs our own lag below this (DESIGN §7)."""
+FIT_ERROR = 0.02
+"""Or below this share of the time that is measured: a small part of the smallest difference that can be asked for."""
 BEAT_S = 0.5
 """Who reports on itself does so twice a second; the first report is of no longer than this."""
 ENOUGH = 10
@@ -46,12 +49,12 @@ def latency(events: Iterable[ev.AnyEvent]) -> Latency:
         if failed > FAILED_SHARE * len(ended):
             unfit.append(f"{failed} of {count(len(ended), 'request')} of {group} failed")
             continue
-        fit = [request for request in ended if request.ok and seen.fit(who, request)]
+        fit = [request for request in ended if request.ok and seen.timed(who, request)]
         if len(fit) < ENOUGH or len(fit) < FIT_SHARE * len(ended):
             unfit.append(f"we were fit to time {len(fit)} of {count(len(ended), 'request')} of {group}")
             continue
         medians[f"{group}: time to first token"] = statistics.median(map(_first_ms, fit))
-        gaps = [request.gaps.p50_ms for request in fit if request.gaps is not None and request.gaps.n > 0]
+        gaps = [request.gaps.p50_ms for request in fit if request.gaps and request.gaps.n and seen.paced(who, request)]
         if len(gaps) >= ENOUGH and group != FRESH:
             medians[f"{group}: time between tokens"] = statistics.median(gaps)
     why = "" if medians else "; ".join(unfit) or "no request was sent while it measured"
@@ -70,7 +73,7 @@ class _Seen:
         self.until_ns: int | None = None
         self._ended: list[ev.RequestEnded] = []
         self._beats: dict[str, list[ev.HarnessHealth]] = defaultdict(list)
-        self._busy: dict[str, tuple[list[int], list[int]]] = {}
+        self._spans: dict[str, list[tuple[int, int, float]]] = {}
 
     def feed(self, event: ev.AnyEvent) -> None:
         match event:
@@ -109,23 +112,34 @@ class _Seen:
                 )
         return total
 
-    def fit(self, who: str, request: ev.RequestEnded) -> bool:
-        """Whether whoever timed this request was never late itself between its sending and its first token."""
-        if who not in self._busy:
-            self._busy[who] = self._busy_spans(who)
-        begins, ends = self._busy[who]
-        sent_ns, first_ns = request.sent_ns or 0, request.first_ns or request.last_ns or 0
-        # Spans follow each other: those that begin before the first token less those that end before the sending.
-        covered = bool(self._beats[who]) and self._beats[who][-1].t_ns >= first_ns
-        return covered and request.first_ns is not None and bisect_right(begins, first_ns) == bisect_left(ends, sent_ns)
+    def timed(self, who: str, request: ev.RequestEnded) -> bool:
+        """Whether whoever timed this request was on time at both its ends; what it did between them is of no matter."""
+        if request.sent_ns is None or request.first_ns is None:
+            return False
+        error_ms = max(self._lag_ms(who, at, at) for at in (request.sent_ns, request.first_ns))
+        return error_ms < max(FIT_LAG_MS, FIT_ERROR * (request.first_ns - request.sent_ns) / MS)
 
-    def _busy_spans(self, who: str) -> tuple[list[int], list[int]]:
-        """When whoever it is was late by more than latencies allow: the beginnings and the ends, both in order."""
-        spans = []
-        before_ns: int | None = None
-        for beat in sorted(self._beats[who], key=lambda beat: beat.t_ns):
-            since_ns = beat.t_ns - ns(BEAT_S) if before_ns is None else before_ns
-            if beat.lag_p99_ms >= FIT_LAG_MS:
-                spans.append((since_ns, beat.t_ns))
-            before_ns = beat.t_ns
-        return [begin for begin, _ in spans], [end for _, end in spans]
+    def paced(self, who: str, request: ev.RequestEnded) -> bool:
+        """Whether whoever timed this request was on time for every token of it."""
+        if request.first_ns is None or request.last_ns is None:
+            return False
+        return self._lag_ms(who, request.first_ns, request.last_ns) < FIT_LAG_MS
+
+    def _lag_ms(self, who: str, from_ns: int, to_ns: int) -> float:
+        """The largest lag that was told of any moment between; infinite where nobody told."""
+        if who not in self._spans:
+            self._spans[who] = self._told(who)
+        spans = self._spans[who]
+        at = bisect_left(spans, from_ns, key=lambda span: span[1])
+        if not spans or spans[-1][1] < to_ns or spans[at][0] > from_ns:
+            return math.inf
+        until = bisect_right(spans, to_ns, key=lambda span: span[0])
+        return max(lag_ms for _, _, lag_ms in spans[at : max(until, at + 1)])
+
+    def _told(self, who: str) -> list[tuple[int, int, float]]:
+        """From when to when each report is, and the lag it tells of; they follow each other."""
+        spans: list[tuple[int, int, float]] = []
+        for beat in self._beats[who]:
+            since_ns = spans[-1][1] if spans else beat.t_ns - ns(BEAT_S)
+            spans.append((since_ns, beat.t_ns, beat.lag_p99_ms))
+        return spans

@@ -60,11 +60,11 @@ FEWEST_TRIALS = 4
 
 def _percent(value: object) -> object:
     if isinstance(value, float) or fullmatch(_PERCENT_PATTERN, value) is None:
-        raise wrong(f"must be a share such as 25%, not {shown(value)}")
+        raise wrong(f"must be a share such as 25%, not {shown(value)}", "10% is the least that can be told")
     return value
 
 
-_PERCENT_PATTERN = r"^[1-9][0-9]{0,2}%$"
+_PERCENT_PATTERN = r"^[1-9][0-9]{1,2}%$"
 Percent = Annotated[str, BeforeValidator(_percent), WithJsonSchema({"type": "string", "pattern": _PERCENT_PATTERN})]
 
 

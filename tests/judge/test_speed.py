@@ -108,17 +108,32 @@ def test_a_run_that_cannot_be_timed_says_why(events: list, why: str) -> None:
 
 def test_only_requests_during_which_we_were_late_are_left_out() -> None:
     late = BEGUN + 3 * SECOND
-    health = [
-        ev.HarnessHealth(
-            t_ns=beat.t_ns, who=beat.who, lag_max_ms=9, lag_p99_ms=7.0 if beat.t_ns == late else 1.0, phases=beat.phases
-        )
-        for beat in beats()
-    ]
+    health = [msgspec.structs.replace(b, lag_p99_ms=30.0 if b.t_ns == late else 1.0) for b in beats()]
     # One beat covers the half second before it: a request of 100 ms every half second meets it once, or at its edges.
     requests = [request(BEGUN + n * SECOND // 2 + 100 * MS, 900.0 if n == 5 else 100.0) for n in range(20)]
     assert 100.0 == latency(a_run(*requests, health=health)).medians_ms[TTFT]
     only = [r for r in requests if r.first_ns - r.sent_ns == 900 * MS] * ENOUGH
     assert "we were fit to time 0 of 10 requests of users" == latency(a_run(*only, health=health)).why
+
+
+def test_lag_between_sending_and_the_first_token_or_far_below_what_is_measured_does_not_matter() -> None:
+    slow = [request(BEGUN + n * SECOND, 2400.0) for n in range(ENOUGH)]
+    assert {TTFT: 2400.0} == latency(a_run(*slow, health=beats(lag_ms=47.0))).medians_ms  # 2 % are 48 ms
+    assert {} == latency(a_run(*slow, health=beats(lag_ms=49.0))).medians_ms
+    one = [request(BEGUN + 100 * MS, 2400.0)] * ENOUGH
+    middle = BEGUN + 2 * SECOND
+    health = [msgspec.structs.replace(b, lag_p99_ms=900.0 if b.t_ns == middle else 1.0) for b in beats()]
+    assert 2400.0 == latency(a_run(*one, health=health)).medians_ms[TTFT]
+
+
+def test_the_time_between_tokens_needs_us_to_be_on_time_for_all_of_them() -> None:
+    assert (
+        GAPS
+        not in latency(
+            a_run(*[request(BEGUN + n * SECOND, 2400.0) for n in range(ENOUGH)], health=beats(9.0))
+        ).medians_ms
+    )
+    assert GAPS in latency(a_run(*steady())).medians_ms
 
 
 @settings(max_examples=50, deadline=None)

@@ -11,6 +11,7 @@ from chaos.model.repetition import MOST_RUNS
 from chaos.model.variants import SWEEPABLE
 
 CHANCE = "nobody can tell a slower target from chance"
+SHARE = "9:22: `slower_by` must be a share such as 25%, not 25 (10% is the least that can be told)"
 UNKNOWN = "9:11: unknown key `slower_than` (did you mean slower_by?)"
 LIMIT = "500 is the limit (fewer doses or fewer trials)"
 TOO_FEW = "`max_sessions` is 50, fewer than the 60 sessions the group begins with"
@@ -114,7 +115,7 @@ def test_what_is_wrong_with_a_sweep_is_told_at_its_dose(text: str, told: list[st
             [f"8:1: with fewer than 4 trials {CHANCE} (trials: {{count: 4}} and as many of the control)"],
         ),
         ("trials: {count: 4}\ncontrol: {count: 3}", ["9:18: `count` must be at least 4, not 3"]),
-        ("trials: {count: 4}\ncontrol: {slower_by: 25}", ["9:22: `slower_by` must be a share such as 25%, not 25"]),
+        ("trials: {count: 4}\ncontrol: {slower_by: 25}", [SHARE]),
         ("trials: {count: 4}\ncontrol: {slower_than: 5%}", [UNKNOWN]),
         ("trials: {count: 4}\ncontrol: yes", ["9:10: `control` must be a mapping (key: value), not the text 'yes'"]),
         (
