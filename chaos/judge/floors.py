@@ -110,7 +110,14 @@ def _before(facts: Facts, readings: Sequence[Reading], scrapes: Sequence[ev.Scra
 def unsettled_floors(facts: Facts) -> list[str]:
     """Nodes whose idle floors are not known yet, or may yet come down: a run that is idle had better wait for them."""
     known, missing = floors(facts)
+    missing = [node for node in missing if not _is_gone(facts, node)]
     return [*missing, *(floor.series.node for floor in known if floor.excess > 0 and floor.unsettled)]
+
+
+def _is_gone(facts: Facts, node: str) -> bool:
+    """Whether a node's process was dead when it was looked at last: its queues hold nothing any more."""
+    looks = facts.processes.get(node)
+    return not looks[-1].alive if looks else False
 
 
 def floors_settle_ns(facts: Facts) -> int:

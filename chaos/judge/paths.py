@@ -98,8 +98,9 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
     begun = [c for c in facts.by_path.get(path.id, ()) if window.anchor_ns <= c.begun_ns < window.until_ns]
     seen = look_all(begun, window.horizon_ns, ns(plan.canary_deadline_s), doubt)
     reading = _read(path, seen, window, plan)
-    if reading.state is State.UNDECIDED and reading.culprits and _died(facts, path):
-        reading = _read(path, seen, window, plan, ENOUGH_WITH_THE_DEAD)
+    died_ns = _died_ns(facts, path) if reading.state is State.UNDECIDED and reading.culprits else None
+    if died_ns is not None:
+        reading = _read(path, seen, window, plan, died_ns)
     doubted = False
     if reading.state not in (State.SERVES, State.UNDECIDED) and any(s.doubtful for s in seen if s.fate.bad):
         # Only what our own trouble cannot explain may accuse the target.
@@ -185,13 +186,13 @@ def settled_ns(facts: Facts, window: Window) -> int:
     return max([settled, *(at + ns(plan.quiet_s) for at in aborts)])
 
 
-def _died(facts: Facts, path: ev.Path) -> bool:
-    """Whether a process on the path is dead, and not by our hand."""
+def _died_ns(facts: Facts, path: ev.Path) -> int | None:
+    """Since when a process on the path is dead, and not by our hand."""
     nodes = facts.nodes_of(path)
-    return any(dead.node in nodes and not dead.ours for dead in dead_processes(facts))
+    return min((dead.at_ns for dead in dead_processes(facts) if dead.node in nodes and not dead.ours), default=None)
 
 
-def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan, enough: int = ENOUGH_DEAD) -> _Reading:
+def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan, died_ns: int | None = None) -> _Reading:
     budget_ns = window.budget_ns(plan)
     telling = [s for s in seen if s.fate not in (Fate.YOUNG, Fate.VOID)]
     if not telling:
@@ -203,7 +204,7 @@ def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan, en
         return _Reading(State.LOSSY, why, lost[0].begun_ns, None, lost)
     first = _first_of_final_run(telling)
     if first is None:
-        return _not_passing(telling, window, plan, enough)
+        return _not_passing(telling, window, plan, died_ns)
     bads = tuple(s for s in telling if s.fate.bad and s.until_ns > budget_ns and s.begun_ns < first.begun_ns)
     took = between(window.anchor_ns, first.until_ns)
     if first.until_ns <= budget_ns:
@@ -226,8 +227,12 @@ def _first_of_final_run(telling: Sequence[Seen]) -> Seen | None:
     return first
 
 
-def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan, enough: int) -> _Reading:
-    """The last thing heard of the path is bad: is it dark, late, or is it too early to say?"""
+def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan, died_ns: int | None) -> _Reading:
+    """The last thing heard of the path is bad: is it dark, late, or is it too early to say?
+
+    Where a process on it is dead since `died_ns`, fewer failures tell that, and it has been so since then.
+    """
+    enough = ENOUGH_DEAD if died_ns is None else ENOUGH_WITH_THE_DEAD
     horizon, budget_ns, deadline_ns = window.horizon_ns, window.budget_ns(plan), ns(plan.canary_deadline_s)
     recovered = None
     if horizon <= budget_ns:
@@ -246,7 +251,7 @@ def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan, enough:
     )
     if dead:
         first_dead_ns = min(s.begun_ns for s in telling if s.fate.dead and s.until_ns > last_ok_ns)
-        dark_ns = max(window.anchor_ns, last_ok_ns, first_dead_ns)
+        dark_ns = max(window.anchor_ns, last_ok_ns, first_dead_ns if died_ns is None else min(died_ns, first_dead_ns))
         late = [s for s in answered if s.fate is Fate.LATE and s.until_ns > budget_ns]
         patience_ns = max((round(SLOWEST_TIMES * (s.until_ns - s.begun_ns)) for s in late), default=0)
         if len(dead) >= enough and horizon - dark_ns >= max(deadline_ns, patience_ns):

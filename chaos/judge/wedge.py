@@ -56,7 +56,8 @@ def _of_workers(case: Case) -> Wedge | None:
     if not lost:
         return None
     asked = liveness_during(case)
-    sides = {run.role for run in lost}
+    # A worker that answers whoever asks it by itself is passed by, not stuck.
+    sides = {"router" if _answers(case, run.node) else run.role for run in lost}
     return Wedge(
         total=False,
         silent=bool(asked) and not loud(asked),
@@ -65,6 +66,12 @@ def _of_workers(case: Case) -> Wedge | None:
         paths=(),
         nodes=tuple(run.node for run in lost),
     )
+
+
+def _answers(case: Case, node: str) -> bool:
+    """Whether a worker is asked by itself, and every such path serves."""
+    direct = [run for run in case.last_runs if run.path.kind != "routed" and node in case.facts.nodes_of(run.path)]
+    return bool(direct) and all(run.state is State.SERVES for run in direct)
 
 
 def wedged_window(case: Case) -> Window | None:

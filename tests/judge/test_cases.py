@@ -96,6 +96,22 @@ def test_a_dead_scheduler_under_a_living_parent_is_a_crash_however_green_it_look
     assert verdict.wedge is None
 
 
+def test_a_server_that_ends_itself_when_it_falls_idle_is_a_crash_though_only_the_last_canary_can_tell():
+    # sgl-project/sglang#36926: under load all is well; a check that runs only when idle finds what an abort lost.
+    def ended(*, dead_s: float, reply: Reply, then_s: float = 5.0) -> Outcome:
+        told = waved().recovered().phase("teardown").go(1.0).phase("idle").quietly(told_idle - dead_s)
+        told.die("prefill-0").quietly(dead_s).phase("last-canaries")
+        told.reply = reply
+        told.interval = 100.0
+        return judge(told.go(then_s).finish(idle=False)).outcome
+
+    told_idle = 20.0
+    refused = Reply(after=0.1, error="status")
+    assert Outcome.CRASHED == ended(dead_s=12.0, reply=refused)
+    assert Outcome.DAMAGED == ended(dead_s=12.0, reply=GOOD)
+    assert Outcome.DAMAGED == ended(dead_s=0.5, reply=refused, then_s=1.0)  # down for a moment only, as far as is seen
+
+
 def test_an_abort_storm_that_frees_itself_at_the_engines_timeout_is_slow_recovery():
     # sgl-project/sglang#28651: the same first minutes as a wedge; only the timeout tells the difference.
     def storm(seconds: float) -> Play:

@@ -181,7 +181,9 @@ def test_a_worker_that_answers_canaries_of_its_own_and_that_the_router_has_lost_
     told.fault("decode-1", "restart", ends=True).restart("decode-1")
     told.forgotten = frozenset({"decode-1"})
     verdict = judge(told.go(45).finish())
-    assert (Outcome.WEDGED, ("decode-1",)) == (verdict.outcome, verdict.wedge.nodes if verdict.wedge else ())
+    assert verdict.wedge
+    assert (Outcome.WEDGED, ("decode-1",)) == (verdict.outcome, verdict.wedge.nodes)
+    assert "router" == verdict.wedge.side  # the worker answers whoever asks it
     assert all(path.serves is Answer.YES for path in verdict.paths)
     told = faulted(nodes=TWO_PAIRS, paths=(ROUTED, *asked), kind="restart")
     told.fault("decode-1", "restart", ends=True).restart("decode-1")
