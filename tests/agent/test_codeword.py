@@ -103,15 +103,15 @@ async def test_the_agent_tells_whose_text_an_answer_holds(start: Start) -> None:
 
 
 async def test_text_of_somebody_else_is_not_taken_into_the_context(start: Start) -> None:
-    asked: list[str] = []
-
-    def answer(prompt: str) -> str:
-        asked.append(prompt)
-        return codeword("t", "c-3")
-
-    ends = await _ends(start, answer, owner="g0")
-    assert 4 == len(ends)
-    assert not any(codeword("t", "c-3") in prompt for prompt in asked)
+    foreign = codeword("t", "c-3")
+    async with (
+        Server(Scribe(lambda _: foreign)) as server,
+        start(server.url, rounds=2, max_tokens=64, owner="g0") as agent,
+    ):
+        assert 0 == await agent.ended()
+    first, second = [connection.body["messages"] for connection in server.connections]
+    assert (1, 1) == (len(first), len(second))
+    assert foreign not in str(second)
 
 
 async def test_the_agent_tells_what_is_missing_and_checks_nothing_where_nothing_was_asked(start: Start) -> None:

@@ -219,10 +219,10 @@ async def test_a_group_that_a_wave_has_hit_is_not_filled_up_again(tmp_path, pyz)
         name="agents", sessions=2, max_tokens=50, timeout=60.0, saturate=Saturate(waiting=4, max_sessions=40)
     )
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, agents) as (kit, _):
-        await until(lambda: kit.fleet.census()["waiting"] >= 4, "enough wait")
-        await prepare(Step(id="wave", kill=Kill(group="agents", how="rst", sessions=4), at=0.0), kit).inject()
+        await until(lambda: kit.fleet.census()["waiting"] == 2 + SATURATE_STEP, "enough wait")
+        await prepare(Step(id="wave", kill=Kill(group="agents", how="rst", sessions=10), at=0.0), kit).inject()
         left = kit.fleet.census()["waiting"]
-        assert left < 4 + SATURATE_STEP
+        assert left < 4
         await asyncio.sleep(3 * SATURATE_EVERY_S)
         assert left == kit.fleet.census()["waiting"]
 
@@ -287,7 +287,7 @@ async def test_in_a_control_arm_requests_that_never_end_are_told_and_left(tmp_pa
 
 async def test_in_the_place_of_a_node_fault_nothing_is_done(tmp_path, pyz) -> None:
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
-        await until(lambda: server.waiting == 12, "all sessions wait")
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
         await prepare(Step(id="freeze", sham=Sham(), at=0.0), kit).inject()
         assert [True, True] == [told.ok for told in of(events, ev.FaultStep)]
         assert (12, 0) == (kit.fleet.open_requests, server.hung_up)
