@@ -80,6 +80,7 @@ class _Lines:
     """The lines of a file with the moment of each (nanoseconds since the epoch)."""
 
     starts: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)  # as an editor counts them
     texts: list[bytes] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     stamps: list[str] = field(default_factory=list)  # the last one up to each line
@@ -118,24 +119,26 @@ def read_log(log: LogText, clock: ImportClock) -> tuple[list[ev.AnyEvent], LogRe
                 note=f"{outside} lines from outside the time watched" if outside else "",
             )
         )
-    told = LogRead(log.node.id, log.file, filled, outside, len(known), tuple(i + 1 for i in unparsed))
+    told = LogRead(log.node.id, log.file, filled, outside, len(known), tuple(lines.numbers[i] for i in unparsed))
     return events, told
 
 
 def _dated(log: LogText) -> _Lines:
     lines = _Lines()
     start, stamp, at, same = 0, "", -1, 0
-    for text in log.body.replace(b"\r", b"\n").split(b"\n"):
-        written = stamp_of(text)
-        read = log.stamps.epoch_ns(written) if written else None
-        if read is not None and (read, written) != (at, stamp):
-            at, stamp, same = read, written, 0
-        lines.starts.append(start)
-        lines.texts.append(text)
-        # In one and the same second the order of the file is the order of things.
-        lines.times.append(at if at < 0 else at + same)
-        lines.stamps.append(stamp)
-        start, same = start + len(text) + 1, same + 1
+    for number, whole in enumerate(log.body.split(b"\n"), 1):
+        for text in whole.split(b"\r"):  # progress bars write many lines into one
+            written = stamp_of(text)
+            read = log.stamps.epoch_ns(written) if written else None
+            if read is not None and (read, written) != (at, stamp):
+                at, stamp, same = read, written, 0
+            lines.starts.append(start)
+            lines.numbers.append(number)
+            lines.texts.append(text)
+            # In one and the same second the order of the file is the order of things.
+            lines.times.append(at if at < 0 else at + same)
+            lines.stamps.append(stamp)
+            start, same = start + len(text) + 1, same + 1
     if at < 0:
         raise NoStamps
     first = next(time for time in lines.times if time >= 0)

@@ -123,11 +123,18 @@ def test_progress_bars_tracebacks_and_levels_are_read_and_the_rest_is_counted(tm
     told = "--- restarted by the supervisor ---\n"
     log = f"[2026-06-20 14:00:01] up\n{bar}{chained}WARNING:  odd\n{told}[2026-06-20 14:02:00] on\n  at last\n"
     found = imported(tmp_path, log)
-    lines = log.replace("\r", "\n").split("\n")
+    lines = log.split("\n")
     assert [told.strip(), "  at last"] == [lines[number - 1] for number in found.logs[0].unparsed]
     assert [2] == [covered.unparsed for covered in of_type(found, ev.LogCovered)]
     (seen,) = of_type(found, ev.DeploymentSeen)
-    assert any("2 of 14 lines of prefill.log could not be read (lines 14, 16)" in text for text in seen.not_examined)
+    assert any("2 of 14 lines of prefill.log could not be read (lines 13, 15)" in text for text in seen.not_examined)
+
+
+def test_a_file_with_the_line_ends_of_another_system_is_read_alike(tmp_path):
+    log = "[2026-06-20 14:02:12 TP0] one\n" + TRACEBACK + "odd\n"
+    found = imported(tmp_path, log.replace("\n", "\r\n"))
+    assert ["bootstrap-thread-excepthook", "nixl-guard-assert"] == [hit.signature for hit in of_type(found, ev.LogHit)]
+    assert (7, (7,)) == (found.logs[0].lines, found.logs[0].unparsed)
 
 
 def test_batch_lines_tell_levels_per_rank_and_add_up_what_was_done(tmp_path):
