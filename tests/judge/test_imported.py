@@ -298,3 +298,30 @@ def test_a_fault_that_belongs_to_one_cycle_is_not_missed_in_another():
     assert ["wave", "again"] == [wave.wave for wave in verdict.waves]
     assert {Answer.YES} == {wave.landed for wave in verdict.waves}
     assert Outcome.HEALTHY == verdict.outcome, verdict.reasons
+
+
+@pytest.mark.parametrize(("failed", "outcome"), [(0, Outcome.HEALTHY), (5, Outcome.INCONCLUSIVE)])
+def test_a_load_that_failed_where_no_fault_explains_it_is_doubt(failed, outcome):
+    evidence = served(Evidence())
+    evidence.tell(WAVE + 90, ev.LoadTold(t_ns=0, from_ns=ns(WAVE + 60), sessions=20, completed=20, failed=failed))
+    verdict = evidence.verdict()
+    assert (outcome, Answer.NO if failed else Answer.YES) == (verdict.outcome, answer(verdict, "users-served"))
+
+
+@pytest.mark.parametrize(("aim", "landed"), [(20, Answer.YES), (31, Answer.NO)])
+def test_a_census_that_a_person_took_is_of_the_moment_that_the_person_says(aim, landed):
+    evidence = served(Evidence())
+    started = evidence.events[0]
+    assert isinstance(started, ev.RunStarted)
+    waiting = (ev.Bound(name="waiting", op=">=", value=aim),)
+    faults = tuple(msgspec.structs.replace(fault, aim=waiting) for fault in started.plan.faults)
+    evidence.events[0] = msgspec.structs.replace(started, plan=msgspec.structs.replace(started.plan, faults=faults))
+    assert [landed] == [wave.landed for wave in evidence.verdict().waves]
+
+
+@pytest.mark.parametrize(("pid", "outcome"), [(41, Outcome.HEALTHY), (0, Outcome.HEALTHY), (42, Outcome.RESTARTED)])
+def test_a_process_whose_number_nobody_noted_is_not_said_to_be_another_one(pid, outcome):
+    evidence = served(Evidence())
+    for at, number in ((50.0, 41), (WAVE + 50, pid)):
+        evidence.tell(at, ev.ProcessSeen(t_ns=0, node="prefill-0", pid=number, alive=True))
+    assert outcome == evidence.verdict().outcome
