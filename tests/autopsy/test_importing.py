@@ -319,6 +319,7 @@ def test_the_watch_is_as_long_as_it_was_and_waits_for_the_engines_own_timeouts(t
     assert 600 + 30 + 15 == found.events[0].plan.watch_s
     assert [600, 600] == [int(at(event)) for event in (found.events[-1], of_type(found, ev.PhaseEntered)[-1])]
     (seen,) = of_type(found, ev.DeploymentSeen)
+    assert ["baseline", "teardown"] == [phase.phase for phase in of_type(found, ev.PhaseEntered)]
     assert {"waiting": 600.0, "bootstrap": 300.0} == {t.name: t.seconds for t in seen.timeouts}
 
 
