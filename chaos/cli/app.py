@@ -235,6 +235,22 @@ def lab_down(
     take_down(name)
 
 
+@lab_app.command("restart")
+def lab_restart(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="As given to `lab up`, or the folder of its target file.")
+    ],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="Such as prefill-0.")],
+    variant: Annotated[
+        str | None, typer.Option("--as", metavar="VARIANT", help="Bring it up as a variant, e.g. other-transfer.")
+    ] = None,
+) -> None:
+    """Restart a node of a lab that was kept up; its target file says so for every node."""
+    from chaos.cli.labs import restart  # noqa: PLC0415
+
+    restart(name, node, variant)
+
+
 @lab_app.command("status")
 def lab_status() -> None:
     """Show the labs that are up."""

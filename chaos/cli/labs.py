@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,7 +17,6 @@ from chaos.model.errors import LabError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
 
 def show_catalogue(*, verbose: bool) -> None:
@@ -92,6 +92,14 @@ def bring_up(name: str, options: Sequence[str], *, hours: float) -> None:
         status = keeper.up(name, parse_options(options), keeper.default_folder(name), note, ttl_s=hours * 3600)
     print(f"{status.lab} is up for {hours:g} h, pids {' '.join(map(str, status.pids))}")  # noqa: T201
     print(f"target file: {status.target}")  # noqa: T201
+
+
+def restart(lab: str, node: str, variant: str | None) -> None:
+    """Restart a node of a kept lab, named as it was brought up or by its folder."""
+    folder = Path(lab) if "/" in lab else keeper.default_folder(lab.removeprefix("lab:"))
+    with interruptible():
+        keeper.restart(folder, node, variant)
+    print(f"{node} was restarted" + (f" as {variant}" if variant else ""))  # noqa: T201
 
 
 def take_down(name: str | None) -> None:

@@ -1,13 +1,17 @@
 """Keeps a lab up in the background: `up` starts a keeper process, which owns the lab until SIGTERM or its time is over.
 
 The keeper writes two files into the lab's folder once everything serves: `target.yaml`, ready for `--target`, and
-`state.json`. Should the keeper be killed, its lab dies with it (see `provider`), and `status` says so.
+`state.json`. Should the keeper be killed, its lab dies with it (see `provider`), and `status` says so. The target file
+has a command for every node that restarts it: `restart` leaves a request in the folder and wakes the keeper, the only
+one who can.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,11 +30,13 @@ from chaos.model.errors import LabError, PdchaosError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from chaos.lab.kinds import LabSpec
-    from chaos.model.target import Target
+    from chaos.lab.kinds import LabSpec, RunningLab
+    from chaos.model.target import ServerSpec, Target
 
 DEFAULT_TTL_S = 3600.0
 STATE_FILE, TARGET_FILE, LOG_FILE = "state.json", "target.yaml", "keeper.log"
+_REQUEST, _ANSWER = "restart-{}.request", "restart-{}.answer"
+_WAKE = signal.SIGUSR1
 _START_SLACK_S = 30.0
 _STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.05
@@ -142,6 +148,27 @@ def status(folder: Path) -> LabStatus:
     )
 
 
+def restart(folder: Path, node: str, variant: str | None = None) -> None:
+    """Have the keeper of the lab in a folder restart a node, also as a variant; LabError when it cannot be done."""
+    record = _read(folder)
+    keeper = _find(*record.keeper) if record else None
+    if record is None or keeper is None:
+        raise UsageError(f"no lab is up in {folder}", hint="see `pdchaos lab status`")
+    name = secrets.token_hex(8)
+    answer = folder / _ANSWER.format(name)
+    _replace(folder / _REQUEST.format(name), json.dumps({"node": node, "variant": variant}))
+    keeper.send_signal(_WAKE)
+    while not answer.exists():
+        if _find(*record.keeper) is None:
+            hint = f"log: {folder / LOG_FILE}"
+            raise LabError(f"the lab in {folder} went down while {node} was restarted", hint=hint)
+        time.sleep(_POLL_S)
+    error = answer.read_text()
+    answer.unlink()
+    if error:
+        raise LabError(error)
+
+
 def down(folder: Path) -> list[int]:
     """Stop the lab in a folder and wait until it is gone; the ids of processes that would not die."""
     record = _read(folder)
@@ -166,26 +193,65 @@ def keep(lab: str, options: Mapping[str, str], folder: Path, ttl_s: float) -> No
     """Own a lab until SIGTERM, or until `ttl_s` seconds are over."""
     spec = parse_lab(lab, options)
     with start_lab(spec, folder, lambda line: print(line, flush=True)) as running:  # noqa: T201, goes to keeper.log
-        # after the start: nodes inherit a signal mask
-        awaited = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
-        signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-        _publish(folder, spec, running.target, running.pids, ttl_s)
-        deadline = time.monotonic() + ttl_s
+        signal.signal(_WAKE, lambda *_: None)  # while a node is restarted the next request must not end us
+        awaited = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, _WAKE}
+        signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # after the start: nodes inherit a signal mask
+        _replace(folder / TARGET_FILE, target_yaml(_restartable(running.target, folder, spec.variants)))
+        deadline, expires_at = time.monotonic() + ttl_s, time.time() + ttl_s
+        _publish(folder, spec, running.pids, expires_at)
         while (left := deadline - time.monotonic()) > 0:
             caught = signal.sigtimedwait(awaited, left)
-            if caught is not None and caught.si_signo != signal.SIGCHLD:
+            if caught is not None and caught.si_signo not in (signal.SIGCHLD, _WAKE):
                 break
             running.reap()
+            if _restart_requested(folder, running, awaited):
+                _publish(folder, spec, running.pids, expires_at)
     (folder / STATE_FILE).unlink(missing_ok=True)
 
 
-def _publish(folder: Path, spec: LabSpec, target: Target, pids: list[int], ttl_s: float) -> None:
-    _replace(folder / TARGET_FILE, target_yaml(target))
+def _restart_requested(folder: Path, running: RunningLab, awaited: set[signal.Signals]) -> bool:
+    """Do what requests in the folder ask for; whether there were any.
+
+    Looked for while signals are blocked: whoever asks after the last look has a signal pending.
+    """
+    any_there = False
+    while requests := sorted(folder.glob(_REQUEST.format("*"))):
+        any_there = True
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)  # else the new process would inherit that
+        for request in requests:
+            asked, error = json.loads(request.read_text()), ""
+            request.unlink()
+            try:
+                running.restart(asked["node"], asked["variant"])
+            except PdchaosError as failed:
+                error = failed.message
+            _replace(folder / _ANSWER.format(request.stem.removeprefix("restart-")), error)
+        signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    return any_there
+
+
+def _restartable(target: Target, folder: Path, variants: tuple[str, ...]) -> Target:
+    """The target with a command for every node that restarts it."""
+
+    def command(node: str, *more: str) -> str:
+        return shlex.join([sys.executable, "-m", "chaos", "lab", "restart", str(folder), node, *more])
+
+    def able(node: str, spec: ServerSpec) -> ServerSpec:
+        as_variants = {variant: command(node, "--as", variant) for variant in variants if node not in routers}
+        return spec.model_copy(update={"restart": command(node), "restart_as": as_variants})
+
+    routers = {server.id for server in target.servers if server.role == "router"}
+    router, *others = [able(server.id, server.spec) for server in target.servers]
+    prefills = len(target.prefill)
+    return target.model_copy(update={"router": router, "prefill": others[:prefills], "decode": others[prefills:]})
+
+
+def _publish(folder: Path, spec: LabSpec, pids: list[int], expires_at: float) -> None:
     record = _Record(
         lab=f"{spec.kind}@{spec.build}",
         keeper=(os.getpid(), psutil.Process().create_time()),
         nodes=tuple((pid, psutil.Process(pid).create_time()) for pid in pids),
-        expires_at=time.time() + ttl_s,
+        expires_at=expires_at,
     )
     _replace(folder / STATE_FILE, json.dumps(asdict(record)))
 
@@ -202,7 +268,7 @@ def target_yaml(target: Target) -> str:
 
 def _replace(path: Path, text: str) -> None:
     """Write so that a reader sees the old file or the new one, never half of it."""
-    draft = path.with_suffix(".tmp")
+    draft = path.with_suffix(f"{path.suffix}.tmp")
     draft.write_text(text)
     draft.replace(path)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import subprocess
 from pathlib import Path
 
 import psutil
@@ -68,6 +70,30 @@ def test_a_dead_node_and_a_killed_keeper_are_told(folder):
     os.kill(kept.keeper_pid, signal.SIGKILL)
     eventually(lambda: State.DOWN is keeper.status(folder).state, "the keeper is gone")
     assert [] == keeper.down(folder)
+
+
+def test_its_target_file_restarts_its_nodes_also_several_at_once(folder):
+    kept = up(folder)
+    target = library.load_target(kept.target).value
+    commands = [target.prefill[0].restart, target.decode[0].restart]
+    running = [subprocess.Popen(shlex.split(command), stdout=subprocess.DEVNULL) for command in commands]
+    assert [0, 0] == [process.wait(60) for process in running]
+    eventually(lambda: State.UP is keeper.status(folder).state, "all nodes are up")
+    now = keeper.status(folder).pids
+    assert kept.pids[0] == now[0]
+    assert not {*kept.pids[1:]} & {*now[1:]}
+    # the keeper took its signals back, and the new nodes have none of them blocked
+    assert all("SigBlk:\t0000000000000000" in Path(f"/proc/{pid}/status").read_text() for pid in now)
+    keeper.restart(folder, "decode-0")
+    with pytest.raises(LabError, match="the lab has no node 'decode-7'"):
+        keeper.restart(folder, "decode-7")
+    assert State.UP is keeper.status(folder).state
+    assert not list(folder.glob("restart-*"))
+
+
+def test_what_is_not_up_cannot_be_restarted(tmp_path):
+    with pytest.raises(UsageError, match="no lab is up in"):
+        keeper.restart(tmp_path, "decode-0")
 
 
 def test_a_lab_that_does_not_come_up_says_why(folder, calm):
