@@ -325,3 +325,10 @@ def test_a_process_whose_number_nobody_noted_is_not_said_to_be_another_one(pid, 
     for at, number in ((50.0, 41), (WAVE + 50, pid)):
         evidence.tell(at, ev.ProcessSeen(t_ns=0, node="prefill-0", pid=number, alive=True))
     assert outcome == evidence.verdict().outcome
+
+
+@pytest.mark.parametrize(("failed", "outcome"), [(5, Outcome.HEALTHY), (50, Outcome.INCONCLUSIVE)])
+def test_of_a_load_that_was_told_as_a_whole_a_few_failures_are_a_detail(failed, outcome):
+    evidence = served(Evidence())
+    told = ev.LoadTold(t_ns=0, from_ns=ns(WAVE + 30), sessions=20, completed=1000, failed=failed)
+    assert outcome == evidence.tell(WAVE + 60, told).verdict().outcome

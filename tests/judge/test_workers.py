@@ -239,3 +239,11 @@ def test_the_baseline_is_over_once_every_worker_took_one_or_never_will():
 def test_so_many_tries_tell_and_one_less_does_not(share, doubt, tries):
     assert tries == tries_that_tell(share, doubt)
     assert by_chance(share, tries) < doubt <= by_chance(share, tries - 1)
+
+
+def test_requests_of_others_that_its_peer_took_are_no_tries_of_ours():
+    told = frozen()
+    told.forgotten = frozenset({"decode-1"})
+    told.go(told.plan.recover_within_s + 3)
+    told.taken["decode-0"] += 500
+    assert Outcome.INCONCLUSIVE == judge(told.go(2).finish(idle=False)).outcome
