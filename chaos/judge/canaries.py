@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 LAG_SHARE = 0.1
 """A liveness claim needs our own lag below this share of its deadline (DESIGN §7)."""
+STARVED_BEFORE_NS = 30 * SECOND
+"""Routers give a server up after a few late health checks."""
+MOSTLY = 0.5
 REFERENCE_NEAR_NS = 2 * SECOND
 """A quick failure may fall between two readings of the reference canary; those this near count."""
 
@@ -99,11 +102,18 @@ class Doubt:
         ]
         reads += [(r.t_ns, r.ok) for r in facts.references if r.ended_by != "harness"]
         self._references = sorted(reads)
+        self._waits = [(h.t_ns, h.cpu_wait) for h in facts.health.get("harness", ()) if h.cpu_wait]
+        self._nodes = {path.id: facts.nodes_of(path) for path in facts.paths()}
         self._facts = facts if facts.lost_after(0) else None
 
     def about(self, seen: Seen) -> bool:
         """True when the failure may be ours: our trouble is at least as large as the canary's."""
-        return self._lag_explains(seen) or self._reference_explains(seen) or self._gap_explains(seen)
+        return (
+            self._lag_explains(seen)
+            or self._reference_explains(seen)
+            or self._gap_explains(seen)
+            or self._starvation_explains(seen)
+        )
 
     def _gap_explains(self, seen: Seen) -> bool:
         # Its end may be among the events that are missing, unless the run said that it was still open.
@@ -120,6 +130,30 @@ class Doubt:
         over_ns = seen.until_ns - seen.begun_ns - self._deadline_ns
         unfit = max(lags, default=0.0) * MS >= LAG_SHARE * self._deadline_ns
         return unfit and sum(lags) * MS >= over_ns
+
+    def _starvation_explains(self, seen: Seen) -> bool:
+        """Whether a machine that we share with the target kept so much CPU time from it that this came of it.
+
+        Whoever waits for a CPU a third of the time takes half as long again, and is not to blame for what would have
+        been in time without. A router gives a server up whose health check is late, so refusals follow, too, where
+        most of the time was waiting.
+        """
+        if seen.fate in (Fate.LATE, Fate.UNFINISHED):
+            share = self._waited(seen, seen.begun_ns)
+            return (seen.until_ns - seen.begun_ns) * (1 - share) <= self._deadline_ns
+        if seen.fate is Fate.FAILED and seen.canary.error == "status":
+            return self._waited(seen, seen.until_ns - STARVED_BEFORE_NS) >= MOSTLY
+        return False
+
+    def _waited(self, seen: Seen, from_ns: int) -> float:
+        """The share of its time that the most hindered node of a path waited, on average, up to this canary's end."""
+        nodes = self._nodes.get(seen.canary.path, ())
+        shares = [
+            max((wait[node] for node in nodes if node in wait), default=0.0)
+            for t_ns, wait in self._waits
+            if from_ns <= t_ns <= seen.until_ns
+        ]
+        return sum(shares) / len(shares) if shares else 0.0
 
     def _reference_explains(self, seen: Seen) -> bool:
         if not seen.fate.bad:

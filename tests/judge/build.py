@@ -109,6 +109,7 @@ class Play:
     token_rate: float = 0.0  # users' tokens per second, as the servers count them
     received_rate: float = 0.0  # users' tokens per second, as live sessions receive them
     lag_ms: float = 2.0
+    cpu_wait: float = 0.0  # share of its time that every node waits for a CPU
     reference_ok: bool = True
     interval: float = 1.0
     threads: dict[str, tuple[str, ...]] = field(default_factory=dict)  # Python threads, where they can be read
@@ -383,7 +384,12 @@ class Play:
                 if path.examined and not (self.interval > 50 and passed):
                     self._canary(path.id)
         if "self" not in self.deaf:
-            self.tell(ev.HarnessHealth(t_ns=0, who="harness", lag_max_ms=self.lag_ms, reference_ok=self.reference_ok))
+            wait = dict.fromkeys(self.nodes, self.cpu_wait) if self.cpu_wait else {}
+            self.tell(
+                ev.HarnessHealth(
+                    t_ns=0, who="harness", lag_max_ms=self.lag_ms, reference_ok=self.reference_ok, cpu_wait=wait
+                )
+            )
         if "agent" not in self.deaf:
             self.tell(
                 ev.HarnessHealth(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from build import HANG, REFUSED, Play, plan, play, waved
+from build import GOOD, HANG, REFUSED, Play, Reply, plan, play, waved
 
 from chaos.judge import judge
 from chaos.model import events as ev
@@ -161,3 +161,35 @@ def test_damage_says_that_every_path_serves_only_where_that_is_known():
     cut = judge(told.go(7).finish(idle=False))
     assert Outcome.DAMAGED == cut.outcome
     assert cut.headline.endswith("and whether fresh requests pass on routed is not known")
+
+
+# ---------------------------------------------------------------------------------------------- a starved machine
+
+
+def slowed(cpu_wait: float, reply: Reply, seconds: float = 25.0) -> Outcome:
+    told = waved()
+    told.cpu_wait, told.reply = cpu_wait, reply
+    told.go(seconds)
+    told.cpu_wait, told.reply = 0.0, GOOD
+    return judge(told.recovered().finish()).outcome
+
+
+def test_lateness_that_waiting_for_a_cpu_explains_is_doubt_and_never_healthy() -> None:
+    late = Reply(after=6.0)  # the deadline is 4 s: without waiting half of the time it would have taken 3 s
+    assert Outcome.INCONCLUSIVE == slowed(0.5, late)
+    assert Outcome.SLOW_RECOVERY == slowed(0.2, late)
+    assert Outcome.SLOW_RECOVERY == slowed(0.0, late)
+
+
+def test_refusals_of_a_router_are_doubt_where_its_servers_mostly_waited_for_a_cpu() -> None:
+    refused = Reply(after=0.2, error="status")
+    assert Outcome.INCONCLUSIVE == slowed(0.8, refused)
+    assert Outcome.SLOW_RECOVERY == slowed(0.3, refused)
+    assert Outcome.SLOW_RECOVERY == slowed(0.8, Reply(after=0.2, error="refused"))  # nobody listens: that is no wait
+
+
+def test_a_starved_machine_does_not_explain_requests_that_hang_for_good() -> None:
+    told = waved()
+    told.cpu_wait, told.reply = 0.6, HANG
+    verdict = judge(told.go(45).finish())
+    assert Outcome.WEDGED == verdict.outcome

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -13,8 +16,10 @@ from probe_helpers import Recorder, VirtualClock, settle, until
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import ourselves
 from chaos.engine.probes.http import make_http
+from chaos.engine.probes.locate import Located
 from chaos.engine.probes.ourselves import OurselvesProbe
 from chaos.engine.probes.reference import ReferenceServer
+from chaos.engine.probes.starved import CpuWait
 from chaos.model.events import HarnessHealth, RequestEnded, RequestStarted
 
 if TYPE_CHECKING:
@@ -79,10 +84,10 @@ async def test_a_reference_that_hangs_is_no_proof_that_we_are_well(monkeypatch: 
         monkeypatch.setattr(ReferenceServer, "url", f"http://127.0.0.1:{silent.getsockname()[1]}/")
         async with make_http() as http:
             run = asyncio.create_task(OurselvesProbe(http=http, emit=emit, clock=SystemClock(), run_id="r").run())
-            await until(lambda: emit.of(HarnessHealth))
+            await until(lambda: any(event.reference_ok is not None for event in emit.of(HarnessHealth)), within_s=60.0)
             run.cancel()
             await asyncio.wait([run])
-    assert [False] == [event.reference_ok for event in emit.of(HarnessHealth)][:1]
+    assert {None, False} >= {event.reference_ok for event in emit.of(HarnessHealth)}
 
 
 async def test_a_second_without_a_reference_answer_is_unknown() -> None:
@@ -99,3 +104,27 @@ def test_the_reference_server_binds_loopback_and_leaves_no_thread_behind() -> No
         client.sendall(b"nonsense\r\n\r\n")
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
     assert "reference" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_a_process_that_must_share_a_cpu_is_seen_waiting_and_an_idle_one_is_not() -> None:
+    """Three that want the same CPU all the time get a third of it each, whatever else the machine does."""
+    cpu = min(os.sched_getaffinity(0))
+    spin = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    spinning = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(3)]
+    idle = subprocess.Popen(["sleep", "60"])
+    located = {f"decode-{n}": Located(process.pid, 0.0) for n, process in enumerate([*spinning, idle])}
+    try:
+        wait = CpuWait()
+        assert {} == wait.sample(located)  # nothing to compare with
+        shares: dict[str, float] = {}
+        deadline = time.monotonic() + 20
+        while len(shares) < 3 and time.monotonic() < deadline:
+            time.sleep(0.5)
+            shares |= wait.sample(located)
+    finally:
+        for process in (*spinning, idle):
+            process.kill()
+            process.wait()
+    assert {"decode-0", "decode-1", "decode-2"} == set(shares)
+    assert all(0.3 < share <= 1.0 for share in shares.values())
+    assert {} == wait.sample({"gone": Located(idle.pid, 0.0)})

@@ -84,7 +84,9 @@ class Probes:
             [node.metrics for node in nodes if node.metrics], http=http, emit=emit, clock=clock, headers=found.headers
         )
         self._process = ProcessProbe([node.process for node in nodes if node.process], emit=emit, clock=clock)
-        self._ourselves = OurselvesProbe(http=http, emit=emit, clock=clock, run_id=setup.run_id)
+        self._ourselves = OurselvesProbe(
+            http=http, emit=emit, clock=clock, run_id=setup.run_id, located=self._process.located
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._finished = False
 

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 from chaos.engine.probes.canary import CanaryProbe, Route
 from chaos.engine.probes.pace import Pace
 from chaos.engine.probes.reference import ReferenceServer
+from chaos.engine.probes.starved import CpuWait
 from chaos.model.events import HarnessHealth, RequestEnded, RequestOverdue
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     import httpx
 
     from chaos.engine.ports import Clock, Emit
+    from chaos.engine.probes.locate import Located
     from chaos.model.events import AnyEvent
 
 TICK_S = 0.01
@@ -32,11 +36,22 @@ REFERENCE_DEADLINE_S = 5.0
 class OurselvesProbe:
     """Emits a `HarnessHealth` per second, and the reference canaries' own events."""
 
-    def __init__(self, *, http: httpx.AsyncClient, emit: Emit, clock: Clock, run_id: str) -> None:
+    def __init__(
+        self,
+        *,
+        http: httpx.AsyncClient,
+        emit: Emit,
+        clock: Clock,
+        run_id: str,
+        located: Callable[[], Mapping[str, Located]] = dict,
+    ) -> None:
+        """`located` says where the target's processes are, as far as they run on this machine."""
         self._http = http
         self._emit = emit
         self._clock = clock
         self._run_id = run_id
+        self._located = located
+        self._cpu = CpuWait()
         self._lags_ms: list[float] = []
         self._reference_ok: bool | None = None
         self._reference_ms: float | None = None
@@ -81,9 +96,9 @@ class OurselvesProbe:
         await pace.next()
         while True:
             await pace.next()
-            self.report()
+            self.report(await asyncio.to_thread(self._cpu.sample, self._located()))
 
-    def report(self) -> None:
+    def report(self, cpu_wait: Mapping[str, float] | None = None) -> None:
         """Emit what was sampled since the last report; a reference that has not ended since is unknown."""
         lags, self._lags_ms = sorted(self._lags_ms), []
         self._emit(
@@ -96,6 +111,7 @@ class OurselvesProbe:
                 open_files=_open_files(),
                 reference_ok=self._reference_ok,
                 reference_ms=self._reference_ms,
+                cpu_wait=dict(cpu_wait or {}),
             )
         )
         self._reference_ok = self._reference_ms = None

@@ -115,7 +115,8 @@ def _we_were_fit(case: Case) -> Answered:
     references = [beat for beat in beats if beat.reference_ok is False]
     lag = fact(f"our own largest lag was {worst.lag_max_ms:.0f} ms", [worst.seq])
     if doubtful:
-        text = f"{count(len(doubtful), 'failed canary')} may be our own doing (lag, or a failing reference canary)"
+        ways = "lag, a failing reference canary, or a machine without CPU time to spare"
+        text = f"{count(len(doubtful), 'failed canary')} may be our own doing ({ways})"
         return unknown(lag, fact(text, [q for s in doubtful for q in s.seqs] + [b.seq for b in references]))
     return yes(lag, fact(f"{count(len(references), 'reading')} of the reference canary failed"))
 
