@@ -65,3 +65,14 @@ def test_one_foreign_frame_wedges_the_newest_release(tmp_path):
     code, verdict, _ = run(tmp_path, "foreign-frame", "0.5.23")
     assert (1, "wedged") == (code, verdict["outcome"]), verdict["headline"]
     assert "prefill" == verdict["wedge"]["side"]
+
+
+def test_a_decode_with_another_transfer_backend_wedges_the_newest_release(tmp_path):
+    try:
+        check_mooncake()
+    except LabError as error:
+        pytest.skip(f"{error.message} ({error.hint})")
+    code, verdict, _ = run(tmp_path, "backend-mismatch", "0.5.23")
+    assert (1, "wedged", "clean") == (code, verdict["outcome"], verdict["cleanup"]), verdict["headline"]
+    assert "prefill" == verdict["wedge"]["side"]
+    assert {""} == {cause["upstream"] for cause in verdict["causes"]}, "no bug of a peer made it"
