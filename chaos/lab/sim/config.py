@@ -50,6 +50,7 @@ class Clocks:
     waiting_timeout_s: float = 300.0  # SGLANG_DISAGGREGATION_WAITING_TIMEOUT, decode
     heartbeat_s: float = 5.0  # SGLANG_DISAGGREGATION_HEARTBEAT_INTERVAL, decode
     fetch_pause_s: float = 1.0  # between two of the 15 attempts to fetch a prefill's parallel info
+    transfer_timeout_s: float = 30.0  # MC_TRANSFER_TIMEOUT, of the Mooncake backend
     idle_log_s: float = 30.0  # gauges are written on idle at most this often; memory is checked on idle then, too
     watchdog_s: float = 300.0  # --watchdog-timeout: a batch that does not end
     watchdog_grace_s: float = 5.0  # between the watchdog's line and the end it brings

@@ -80,10 +80,10 @@ class Peers:
         self.events = events
         self._peers: dict[str, PrefillPeer] = {}
         self._lost: set[str] = set()
-        self._own: zmq.Socket[bytes] = zmq.Context.instance().socket(
+        self.own: zmq.Socket[bytes] = zmq.Context.instance().socket(
             zmq.PULL
         )  # part of every frame; NIXL's decode reads nothing from it
-        self._own_port: int = self._own.bind_to_random_port("tcp://127.0.0.1")
+        self._own_port: int = self.own.bind_to_random_port("tcp://127.0.0.1")
         timeout = aiohttp.ClientTimeout(total=max(clocks.health_pause_s * 3, _LEAST_HTTP_TIMEOUT_S))
         self._http = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(force_close=True))
 

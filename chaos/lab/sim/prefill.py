@@ -42,6 +42,7 @@ class PrefillNode(EngineNode):
             parts.metrics,
             log=parts.rank.logs[0],
             least_s=parts.settings.transfer_ms / 1000,
+            clocks=parts.clocks,
         )
         tasks.create_task(transfer.run())
         return self.build.prefill(

@@ -12,6 +12,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Protocol
 
+from chaos.lab.sim.config import Clocks
 from chaos.lab.sim.gates import TRANSFER, Gates
 from chaos.lab.sim.kv import checksum
 from chaos.lab.sim.lines import Log
@@ -42,12 +43,14 @@ class TransferWorkers:
         *,
         log: Log | None = None,
         least_s: float = 0.0,
+        clocks: Clocks | None = None,
     ) -> None:
         self.manager = manager
         self.gates = gates
         self.metrics = metrics
         self.log = log or Log()
         self.least_s = least_s  # no transfer is faster
+        self.clocks = clocks or Clocks()
         self._queue: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
 
     def enqueue(self, room: int, kv: bytes) -> None:

@@ -8,12 +8,13 @@ bug from outside belongs to each (tests/lab), and its ground truth (bench/ground
 
 - `aborts` what becomes of a request whose client has left; `peers` of a node whose peer died, froze or came back
 - `processes` ranks and their processes; `router` the router; `load` what load alone brings about
+- `transfers` KV on its way from prefill to decode
 - `calm` healthy variants that look sick
 """
 
 from __future__ import annotations
 
-from chaos.lab.sim.builds import aborts, calm, load, peers, processes, router
+from chaos.lab.sim.builds import aborts, calm, load, peers, processes, router, transfers
 from chaos.lab.sim.builds.build import Build
 
 __all__ = ["BUILDS", "HEALTHY", "Build"]
@@ -29,6 +30,7 @@ BUILDS: dict[str, Build] = {
         *processes.BUILDS,
         *router.BUILDS,
         *load.BUILDS,
+        *transfers.BUILDS,
         *calm.BUILDS,
     )
 }

@@ -1,0 +1,87 @@
+"""Builds with a bug in how KV gets from prefill to decode, each shown from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from lab_client import CHAT, GENERATE, eventually
+
+LONG = "word " * 30
+SHORT = "word"
+
+
+def in_transfer(lab, transfers: int) -> None:
+    """Start requests and wait until each one's KV is on its way: the transfer takes a while, decode has asked."""
+    for n in range(transfers):
+        lab.client(CHAT, f"{LONG} {n}", 4)
+    eventually(lambda: lab.log("prefill-0").count("Prefill batch, #new-seq") > transfers / 4, "computed")
+    eventually(lambda: inflight(lab) >= transfers, "all on their way")
+
+
+def inflight(lab) -> float:
+    """The gauge, which the health check's own batch writes."""
+    lab.http.get(f"{lab.prefill}/health")
+    return lab.metric(lab.prefill, "num_prefill_inflight_queue_reqs") or 0
+
+
+def test_one_transfer_that_took_too_long_and_prefill_sends_nothing_to_that_decode_any_more(lab):
+    pair = lab("session-blacklist", transfer_ms=500, time_scale=0.05)
+    assert 200 == pair.ask_pair(3).status
+    decode = pair.running.nodes[2].process
+    in_transfer(pair, 2)
+    os.kill(decode.pid, signal.SIGSTOP)
+    eventually(lambda: "failed." in pair.log("prefill-0"), "the transfer ran out of time")
+    os.kill(decode.pid, signal.SIGCONT)
+    eventually(lambda: 200 == pair.http.get(f"{pair.decode}/health").status_code, "decode goes on")
+    answer = pair.ask_pair(5)
+    assert (500, True) == (answer.status, "it might be dead" in str(answer.events))
+    assert "Decode instance could be dead, remote mooncake session 127.0.0.1:" in pair.log("prefill-0")
+    pair.until_idle()
+    pair.running.restart("decode-0")  # another session
+    eventually(lambda: 200 == pair.ask_pair(7).status, "served again")
+
+
+def test_a_freeze_shorter_than_the_transfer_timeout_marks_nothing(lab):
+    pair = lab("session-blacklist", transfer_ms=500, time_scale=0.2)
+    in_transfer(pair, 2)
+    decode = pair.running.nodes[2].process
+    os.kill(decode.pid, signal.SIGSTOP)
+    os.kill(decode.pid, signal.SIGCONT)
+    assert 200 == pair.ask_pair(5).status
+    assert "failed." not in pair.log("prefill-0")
+
+
+def test_kv_of_rooms_whose_decode_died_in_mid_transfer_is_held_for_good_and_others_are_served(lab):
+    held = lab("stranded-prefill-kv", transfer_ms=500)
+    in_transfer(held, 3)
+    held.running.nodes[2].process.kill()
+    held.running.nodes[2].process.wait()
+    held.running.restart("decode-0")
+    eventually(lambda: 200 == held.ask_pair(5).status, "served by the new one")
+    held.http.post(f"{held.prefill}/abort_request", json={"abort_all": True})  # which does not help
+    assert 200 == held.ask_pair(7).status
+    assert 3 == inflight(held)
+    assert not held.is_idle(held.prefill)
+
+
+def test_a_prompt_shorter_than_a_block_holds_its_slot_also_when_its_client_has_left(lab):
+    stuck = lab("short-prompt-stuck", slots=3, step_ms=2)
+    assert 200 == stuck.ask_pair(1, LONG, tokens=50).status
+    for held in (1, 2):
+        client = stuck.client(GENERATE, SHORT, 2, stream=False)
+        eventually(lambda held=held: held == transfers(stuck), "it waits for its KV")
+        client.hang_up()
+        eventually(lambda held=held: (stuck.metric(stuck.decode, "num_aborted_requests_total") or 0) >= held, "noticed")
+        assert held == transfers(stuck)
+    assert "Prefill transfer failed" not in stuck.log("prefill-0")
+    assert stuck.is_idle(stuck.prefill)
+    stuck.client(GENERATE, SHORT, 2, stream=False)
+    eventually(lambda: stuck.active(stuck.decode), "the third one is there")
+    assert stuck.hangs()
+
+
+def transfers(lab) -> float:
+    """The gauge, fresh: it is written at the 40th step of a request of ours."""
+    assert 200 == lab.ask(CHAT, LONG, tokens=50).status
+    return lab.metric(lab.decode, "num_decode_transfer_queue_reqs") or 0
