@@ -24,7 +24,7 @@ from worlds import MORE_NODES, journals, plays
 
 from chaos.judge import Facts, judge, recovery
 from chaos.model import events as ev
-from chaos.model.outcomes import Outcome
+from chaos.model.outcomes import Answer, Outcome
 
 if TYPE_CHECKING:
     from chaos.model.verdict import Verdict
@@ -314,6 +314,7 @@ def test_another_machine_gives_the_same_bytes(there, tmp_path):
     assert [digest for digest in here for _ in range(2)] == done.stdout.decode().split()
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @given(plays)
 @RUNS
 def test_the_live_rule_says_recovered_only_where_the_verdict_finds_that_the_path_passes(told):
@@ -324,8 +325,10 @@ def test_the_live_rule_says_recovered_only_where_the_verdict_finds_that_the_path
     told.reply, told.turns = GOOD, ()
     verdict = judge(told.finish())
     if live.recovered:
-        assert all(path.recovered_s is not None for path in verdict.paths)
-        assert verdict.wedge is None
+        expected = [path for path in verdict.paths if path.serves is not Answer.NOT_APPLICABLE]
+        assert all(path.recovered_s is not None for path in expected)
+        # A worker that its router has lost is told only by more requests than a path needs to show that it passes.
+        assert verdict.wedge is None or not verdict.wedge.paths
 
 
 def test_the_live_rule_waits_for_enough_settled_passes_and_for_those_that_still_wait():
