@@ -306,6 +306,8 @@ class Run:
         if not (recovered or stopped):
             forensics.request("not-recovered", ", ".join(recovery(self._facts, self._clock.now_ns()).lacking))
         self._enter("teardown", stopped)
+        for give_up in kit.before_rest:
+            await give_up()
         hung_up = await self._or_leave(kit.fleet.drain(self._patience_s(recovered=recovered)))
         if not stopped and recovered and (hung_up or not recovery(self._facts, self._clock.now_ns()).recovered):
             # Requests that never ended had to be hung up on, which is a disturbance of our own: show once more, past

@@ -106,14 +106,22 @@ async def test_each_kind_is_as_long_as_it_must_be(kind: str, words: int) -> None
     assert [words] == [start.words for start in of(events, ev.RequestStarted)]
 
 
-async def test_what_hangs_is_told_and_left_open_until_the_end() -> None:
+async def test_what_hangs_is_told_and_left_open_while_the_run_watches() -> None:
     async with asked(lambda _: None) as (kit, events, _):
         async with prepare(poison("tiny", count=2, wait=0.2), kit):
             verified = of(events, ev.FaultStep)[-1]
             assert (True, {"hanging": "2"}) == (verified.ok, verified.measured)
             assert [] == of(events, ev.RequestEnded)
         ends = of(events, ev.RequestEnded)
-    assert [("cancelled", "harness")] * 2 == [(end.error, end.ended_by) for end in ends]
+    assert [("cancelled", "fault")] * 2 == [(end.error, end.ended_by) for end in ends]
+
+
+async def test_what_hangs_is_given_up_before_the_deployment_is_left_at_rest() -> None:
+    async with asked(lambda _: None) as (kit, events, _), prepare(poison("tiny", count=2, wait=0.2), kit):
+        (give_up,) = kit.before_rest
+        await give_up()
+        assert 2 == len(of(events, ev.RequestEnded))
+    assert 2 == len(of(events, ev.RequestEnded))
 
 
 async def test_an_answer_with_somebody_elses_text_is_told() -> None:

@@ -55,5 +55,7 @@ class FaultKit:
     """Undoes what still stands: closed by the run on every way out."""
     before_restart: Callable[[str], Awaitable[None]] | None = None
     """Saves what the end of a process would take along; told which nodes."""
+    before_rest: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    """What a fault gives up, like the load, before the deployment is left at rest."""
     leftovers: list[str] = field(default_factory=list)
     """What could not be undone."""

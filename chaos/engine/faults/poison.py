@@ -1,8 +1,9 @@
 """Requests that some engines do not survive: sent to the router as any client could send them.
 
 They are no load and no canary: what becomes of them is journaled under a kind of its own. The fault has landed once
-each of them was answered, was refused, or has hung for as long as the step says; what hangs is left open until the run
-ends, because hanging up is another fault.
+each of them was answered, was refused, or has hung for as long as the step says. What hangs is left open while the run
+watches, because hanging up is another fault, and hung up on before the deployment is at rest: what the engine keeps
+holding then is lost.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class PoisonFault(Fault):
         if asking is None or url is None or self.kit.http is None:
             raise NotApplied(f"nothing says where the router takes requests for {poison.api}")
         words = await self._words(asking)
+        self.kit.before_rest.append(self._hang_up)
         tell_census(self.step, self.kit, self.kit.fleet.census(), self.kit.clock.now_ns())
         for number in range(1, poison.count + 1):
             req = f"poison-{self.step.id}-{self.cycle}-{number:06d}"
@@ -86,14 +88,17 @@ class PoisonFault(Fault):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Hang up what hangs, now that nobody watches any more."""
+        """Nothing is left open."""
+        await self._hang_up()
+        await super().__aexit__(kind, error, trace)
+
+    # ------------------------------------------------------------------------------------ inside
+
+    async def _hang_up(self) -> None:
         for task in self._sent:
             task.cancel()
         if self._sent:
             await asyncio.wait(self._sent)
-        await super().__aexit__(kind, error, trace)
-
-    # ------------------------------------------------------------------------------------ inside
 
     async def _words(self, asking: Asking) -> int:
         """How many words the prompt has."""
@@ -155,7 +160,7 @@ class PoisonFault(Fault):
         try:
             await exchange(kit.http, url, body, headers=headers, answer=answer, clock=clock, answered=lambda: None)
         except asyncio.CancelledError:
-            answer.fail("cancelled", "hung up at the end of the run")
+            answer.fail("cancelled", "hung up before the deployment was left at rest")
             raise
         finally:
             kit.emit(self._ended(asking, req, sent_ns, answer))
@@ -179,7 +184,7 @@ class PoisonFault(Fault):
             content="corrupted" if foreign else "unchecked",
             whose=asking.owners.request(foreign[0]) if foreign else "",
             prompt_tokens=answer.prompt_tokens,
-            ended_by="harness" if answer.error == "cancelled" else "server",
+            ended_by="fault" if answer.error == "cancelled" else "server",
             group=GROUP,
         )
 
