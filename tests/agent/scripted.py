@@ -65,6 +65,8 @@ class Server:
         self._server.close()
         for task in self._tasks:
             task.cancel()
+        for connection in self.connections:
+            connection.writer.transport.abort()  # a client that takes nothing would keep it from closing
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def until(self, condition: Callable[[], bool]) -> None:

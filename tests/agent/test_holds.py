@@ -73,7 +73,7 @@ async def test_the_window_of_a_stalled_client_closes_after_few_bytes(start: Star
         await _seen_streaming(agent, {"streaming": 1})
         await _hold(agent, "stall")
         first = await _look(agent, lambda now: now["unread"] > 0)
-        assert first["unread"] < 1_000_000
+        assert first["unread"] < 8_000_000  # as far as kernels let a window grow (tcp_rmem)
         last = await _look(agent, lambda now: now["unread"] == first["unread"])
         assert last["unread"] == first["unread"]
 

@@ -36,7 +36,8 @@ def test_aborted_rooms_keep_their_slots_until_the_waiting_timeout_frees_all(lab)
     assert "Aborted by AbortReq" not in storm.log("decode-0")
     eventually(lambda: 5 <= storm.log("decode-0").count("s in KVPoll.WaitingForInput"), "the waiting timeout")
     eventually(lambda: storm.is_idle(storm.decode), "nothing is held any more")
-    assert 200 == storm.ask(CHAT).status
+    # a router that had given the stuck server up takes it back at its next health check
+    eventually(lambda: storm.ask(CHAT).status == 200, "it serves again")
 
 
 def test_a_stream_whose_client_left_is_generated_to_its_end(lab):
