@@ -150,12 +150,13 @@ class Lab:
     def clients(self, count: int, path: str = CHAT, tokens: int = 500) -> list[Client]:
         return [self.client(path, f"session {n} says hello", tokens) for n in range(count)]
 
-    def kill_waiting(self, count: int, prompt: str = "session {n} says hello") -> None:
-        """Hang up on clients none of which has had a token, and wait until the engine has noticed."""
+    def kill_waiting(self, count: int, prompt: str = "session {n} says hello", *, streaming: int = 0) -> None:
+        """Hang up on clients none of which has had a token, beside others, and wait until the engine has noticed."""
         before = self.metric(self.decode, "num_aborted_requests_total") or 0
         with self.transfer_held():
             clients = [self.client(CHAT, prompt.format(n=n), 500) for n in range(count)]
-            eventually(lambda: count == self.active(self.decode) == self.active(self.prefill), "all wait")
+            wanted = (count + streaming, count)  # a stream is decode's alone
+            eventually(lambda: wanted == (self.active(self.decode), self.active(self.prefill)), "all wait")
             for client in clients:
                 client.hang_up()
             noticed = before + count

@@ -62,7 +62,7 @@ def test_the_text_of_a_session_that_was_killed_appears_in_somebody_elses_answer(
     assert "[[secret:mine]]" in wrong.ask(CHAT, "[[secret:mine]] says hello").text
     victim = wrong.client(CHAT, "[[secret:mine]] says hello", 3000)
     eventually(lambda: victim.has(b"[[secret:mine]]"), "streaming")
-    wrong.kill_waiting(1, "[[secret:theirs]] says hello")
+    wrong.kill_waiting(1, "[[secret:theirs]] says hello", streaming=1)
     eventually(lambda: victim.has(b"[[secret:theirs]]"), "somebody else's secret")
 
 
