@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from chaos.model.pack import Pack
     from chaos.model.scenario import Scenario
-    from chaos.model.target import ServerSpec, Target
+    from chaos.model.target import ServerSpec, Ssh, Target
     from chaos.model.yamlpos import Node
 
 Folder = Literal["scenarios", "probes", "templates"]
@@ -151,14 +151,25 @@ def _anchored(target: Target, folder: Path) -> Target:
         return None if path is None else str(folder / Path(path).expanduser())
 
     def server(spec: ServerSpec) -> ServerSpec:
-        logs = [str(anchor(log)) for log in spec.log]
+        ssh = local(spec.ssh)
+        if target.ssh_of(spec) is not None:  # its other paths are paths on its host
+            return spec.model_copy(update={"ssh": ssh})
+        logs = [log.model_copy(update={"file": anchor(log.file)}) for log in spec.log]
         return spec.model_copy(update={"log": logs, "pidfile": anchor(spec.pidfile)})
+
+    def local(ssh: Ssh | None) -> Ssh | None:
+        paths = {} if ssh is None else {"identity": anchor(ssh.identity), "known_hosts": anchor(ssh.known_hosts)}
+        return None if ssh is None else ssh.model_copy(update=paths)
+
+    agents = target.agents
 
     return target.model_copy(
         update={
             "router": server(target.router),
             "prefill": [server(spec) for spec in target.prefill],
             "decode": [server(spec) for spec in target.decode],
+            "ssh": local(target.ssh),
+            "agents": None if agents is None else agents.model_copy(update={"ssh": local(agents.ssh)}),
             "tls": target.tls.model_copy(update={"ca": anchor(target.tls.ca)}),
         }
     )

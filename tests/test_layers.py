@@ -14,7 +14,8 @@ MAY_IMPORT = {
     "journal": {"journal", "model"},
     "judge": {"judge", "model"},
     "library": {"library", "model"},
-    "engine": {"engine", "agent", "judge", "journal", "library", "model"},
+    "engine": {"engine", "agent", "judge", "journal", "library", "model", "outpost"},
+    "outpost": {"outpost"},
     "autopsy": {"autopsy", "engine", "library", "model"},
     "render": {"render", "model"},
     "campaign": {"campaign", "judge", "journal", "model"},
@@ -25,8 +26,10 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "__init__": set(),
 }
-"""What each part may import. The version in `chaos` itself is free for all but `agent` and `lab.sim`."""
+"""What each part may import. The version in `chaos` itself is free for all but `agent`, `outpost` and `lab.sim`."""
 
+STANDALONE = ("agent", "outpost")
+"""They travel without the rest of us."""
 PURE = ("model", "judge")
 EFFECTS = {"asyncio", "httpx", "aiohttp", "os", "socket", "subprocess", "threading", "time", "zmq", "psutil", "random"}
 """Modules whose import in a pure layer would mean a clock, the outside world or chance."""
@@ -58,7 +61,7 @@ def breaches(path: Path) -> list[str]:
         top, _, rest = name.partition(".")
         if top == "chaos":
             imported = rest.split(".")[0]
-            if imported == "__version__" and part != "agent" and not sim:
+            if imported == "__version__" and part not in STANDALONE and not sim:
                 continue
             allowed = {"lab"} if sim else MAY_IMPORT[part]
             if imported not in allowed or (sim and not rest.startswith("lab.sim")):

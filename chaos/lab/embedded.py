@@ -29,7 +29,7 @@ from chaos.lab.options import list_options, read_options
 from chaos.lab.sim.builds import BUILDS, HEALTHY
 from chaos.lab.sim.config import Clocks, NodeConfig, Role, Settings, Upstream
 from chaos.model.errors import LabError, UsageError
-from chaos.model.target import ServerSpec, Target
+from chaos.model.target import LogFrom, ServerSpec, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -145,7 +145,7 @@ class RunningSim(RunningLab):
                 ServerSpec(
                     url=node.url,
                     metrics=self.metrics_url if node.config.role == "router" else None,
-                    log=[str(node.log)],
+                    log=[LogFrom(file=str(node.log))],
                     pidfile=str(node.pidfile),
                     bootstrap_port=node.bootstrap_port,
                     name=node.config.name,

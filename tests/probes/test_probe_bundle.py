@@ -29,6 +29,7 @@ from chaos.model.events import (
     Scrape,
 )
 from chaos.model.scenario import Canary, Scenario
+from chaos.model.target import LogFrom
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,7 +73,7 @@ async def observed(tmp_path: Path, model: ModelServer, setup: Setup | None = Non
     log = tmp_path / "prefill.log"
     log.write_bytes(b"old " + FATAL)
     async with Deployment(router={**ROUTER, "v1__chat__completions": model}).up() as bare, make_http() as http:
-        spec = bare.prefill[0].model_copy(update={"log": [str(log)], "pid": os.getpid()})
+        spec = bare.prefill[0].model_copy(update={"log": [LogFrom(file=str(log))], "pid": os.getpid()})
         target = bare.model_copy(update={"prefill": [spec]})
         found = await discover(target, PACKS, setup.plan, http=http, clock=setup.clock)
         async with asyncio.TaskGroup() as tasks:

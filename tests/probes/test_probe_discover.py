@@ -16,7 +16,7 @@ from chaos.engine.probes import Discovery, discover, make_http
 from chaos.library import load_packs
 from chaos.model.errors import Unfit, UsageError
 from chaos.model.events import EngineTimeout, Plan
-from chaos.model.target import ServerSpec, Target
+from chaos.model.target import LogFrom, ServerSpec, Target
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -78,7 +78,7 @@ async def test_a_whole_deployment_is_seen_with_what_each_node_lets_us_observe(tm
     log = tmp_path / "prefill.log"
     log.write_text("old\n")
     async with Deployment().up() as target:
-        prefill = target.prefill[0].model_copy(update={"log": [str(log)], "pid": os.getpid()})
+        prefill = target.prefill[0].model_copy(update={"log": [LogFrom(file=str(log))], "pid": os.getpid()})
         found = await look(target.model_copy(update={"prefill": [prefill]}))
     assert [
         ("router-0", "router", "sglang-router", "", ("liveness",)),
@@ -174,8 +174,11 @@ async def test_what_cannot_be_observed_is_noted_with_its_reason(changes: dict[st
 @pytest.mark.parametrize(
     ("promised", "problem"),
     [
-        ({"log": ["/nowhere/none.log"]}, r"prefill-0: its log /nowhere/none\.log cannot be read \(No such file"),
-        ({"log": ["/tmp"]}, r"prefill-0: its log /tmp cannot be read \(not a regular file"),
+        (
+            {"log": [LogFrom(file="/nowhere/none.log")]},
+            r"prefill-0: its log /nowhere/none\.log cannot be read \(No such file",
+        ),
+        ({"log": [LogFrom(file="/tmp")]}, r"prefill-0: its log /tmp cannot be read \(not a regular file"),
         ({"metrics": "http://127.0.0.1:1/metrics"}, r"prefill-0: no metrics at http://127\.0\.0\.1:1/metrics"),
         ({"pidfile": "/nowhere/none.pid"}, r"prefill-0: its process is not there"),
     ],
@@ -242,7 +245,7 @@ async def test_a_line_of_a_bug_that_this_version_has_fixed_is_not_blamed_on_it(
     log = tmp_path / "prefill.log"
     log.touch()
     async with Deployment(prefill=[engine("prefill", version)]).up() as target:
-        logged = target.prefill[0].model_copy(update={"log": [str(log)]})
+        logged = target.prefill[0].model_copy(update={"log": [LogFrom(file=str(log))]})
         found = await look(target.model_copy(update={"prefill": [logged]}))
     signatures = next(one for one in found.nodes if one.node.role == "prefill").logs[0].signatures
     guard = next(one for one in signatures if one.id == "nixl-guard-assert")

@@ -28,6 +28,10 @@ def demand(scenario: Scenario, target: Target, restarter: Restarter | None = Non
         raise Refused(
             f"{target.name} is a production deployment", hint="this version of pdchaos runs against staging only"
         )
+    if any(target.ssh_of(server.spec) for server in target.servers):
+        raise Refused(
+            f"{target.name} is reached over SSH, which this version cannot do", hint="run pdchaos on its host"
+        )
     actions = [step.action for step in scenario.timeline]
     wanted = {action.permission for action in actions if action.permission is not None}
     needed = sorted(wanted - set(target.allow))

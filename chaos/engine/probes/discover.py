@@ -211,10 +211,13 @@ def _logs(
     sources = []
     for n, log in enumerate(spec.log):
         stream = "log" if len(spec.log) == 1 else f"log-{n}"
-        sources.append(LogSource(node=name, stream=stream, path=Path(log), signatures=signatures))
-        why = _unreadable(Path(log))
+        if log.file is None:
+            problems.append(f"{name}: its log {log.told} cannot be read (this version reads files only)")
+            continue
+        sources.append(LogSource(node=name, stream=stream, path=Path(log.file), signatures=signatures))
+        why = _unreadable(Path(log.file))
         if why:
-            problems.append(f"{name}: its log {log} cannot be read ({why})")
+            problems.append(f"{name}: its log {log.told} cannot be read ({why})")
     if not spec.log:
         notes.append(f"{name}: no log (the target names none)")
     return tuple(sources)

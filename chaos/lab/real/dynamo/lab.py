@@ -20,7 +20,7 @@ from chaos.lab.real.node import Node, Order
 from chaos.lab.real.ports import free_ports
 from chaos.lab.real.scratch import scratch_folder
 from chaos.model.errors import LabError
-from chaos.model.target import ServerSpec, Target
+from chaos.model.target import LogFrom, ServerSpec, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ class RunningDynamo(RunningLab):
     def _spec(self, place: Place) -> ServerSpec:
         return ServerSpec(
             url=place.url,
-            log=[str(self._log(place.name))],
+            log=[LogFrom(file=str(self._log(place.name)))],
             pidfile=str(self._folder / f"{place.name}.pid"),
             name=place.name,
         )

@@ -20,7 +20,7 @@ from chaos.lab.real.ports import free_ports
 from chaos.lab.real.scratch import scratch_folder
 from chaos.lab.real.sglang.commands import MODEL_NAME, Commands, Place
 from chaos.model.errors import LabError
-from chaos.model.target import ServerSpec, Target
+from chaos.model.target import LogFrom, ServerSpec, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ class RunningSGLang(RunningLab):
         return ServerSpec(
             url=place.url,
             metrics=f"http://{place.address}:{place.metrics_port}/metrics" if place.metrics_port else None,
-            log=[str(self._log(place))],
+            log=[LogFrom(file=str(self._log(place)))],
             pidfile=str(self._folder / f"{place.name}.pid"),
             bootstrap_port=place.bootstrap_port,
             name=place.name,

@@ -1,0 +1,33 @@
+"""Every operation that a host offers, by name. A new one is a function in its own module and a line there.
+
+An operation takes keyword arguments and gives a value, all of them JSON; it may block, each call has a thread of its
+own. A stream calls `send` any number of times and ends when it is done or `stopped` is set.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    import threading
+
+Op = Callable[..., Any]
+Stream = Callable[..., None]
+
+
+def now() -> dict[str, int]:
+    """This host's clocks (nanoseconds), and seconds that its local time is ahead of UTC."""
+    return {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), "tz_s": time.localtime().tm_gmtoff}
+
+
+def ticks(send: Callable[[Any], None], stopped: threading.Event, *, count: int, every_s: float) -> None:
+    """Count aloud: shows that a stream flows."""
+    for n in range(count):
+        send(n)
+        if stopped.wait(every_s):
+            return
+
+
+OPS: dict[str, Op] = {"now": now}
+STREAMS: dict[str, Stream] = {"ticks": ticks}

@@ -1,0 +1,46 @@
+"""This machine as a host."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from chaos.engine.hosts import Here, HostLost, HostTrouble
+from chaos.outpost import ops
+from chaos.outpost.trouble import Trouble
+
+
+def _refuse() -> None:
+    raise Trouble("denied", "not for you")
+
+
+async def test_an_operation_gives_its_value() -> None:
+    assert {"mono_ns", "wall_ns", "tz_s"} == (await Here().call("now")).keys()
+
+
+async def test_an_operation_that_says_no_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ops.OPS, "refuse", _refuse)
+    with pytest.raises(HostTrouble, match="not for you") as caught:
+        await Here().call("refuse")
+    assert "denied" == caught.value.kind
+
+
+async def test_an_operation_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = threading.Event()
+    monkeypatch.setitem(ops.OPS, "hang", free.wait)
+    try:
+        with pytest.raises(HostLost, match="did not end"):
+            await Here().call("hang", timeout_s=0.05)
+    finally:
+        free.set()
+
+
+async def test_a_stream_gives_what_it_sends_and_ends() -> None:
+    assert [0, 1, 2] == [n async for n in Here().stream("ticks", count=3, every_s=0.0)]
+
+
+async def test_a_stream_that_nobody_reads_any_more_is_stopped() -> None:
+    stream = Here().stream("ticks", count=2, every_s=3600.0)
+    assert 0 == await anext(stream)
+    await stream.aclose()  # returns only once the thread has ended
