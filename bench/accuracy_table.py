@@ -62,6 +62,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     load: float = 0.0  # of the machine when the run began: processes that want a core, per core
     lag_ms: float = 0.0  # the largest that the run told of itself
     repeated: bool = False  # the first try was starved
+    judge: str = ""  # the version that said so; empty in results of old
+    first_judge: str = ""  # the version that judged the run when it was made, where it was judged anew
 
 
 def _plain(value: str | float | bool) -> str:

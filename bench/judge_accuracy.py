@@ -1,7 +1,8 @@
 """Measures the judge like a classifier: `python -m bench accuracy --reps 10 --jobs 3 --only BUILD…`.
 
 Every run is a process of its own and one line in a results file, so that an interrupted measurement goes on with
-`--resume`. Runs that were right leave only their line; all others leave their folder, too.
+`--resume`. Runs that were right leave only their line; all others leave their folder, too. With `--rejudge DIR` the
+results of an earlier measurement are taken over, each saved journal judged by the present judge.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +24,11 @@ from pathlib import Path
 import msgspec
 
 from bench.accuracy_table import RIGHT, Entry, GroundTruth, Result, accuracy_md, grade, read_ground_truth
+from bench.rejudge import judged_anew
 from chaos import __version__, library
 from chaos.journal import read_journal
 from chaos.judge import JUDGE_VERSION
+from chaos.judge.units import count
 from chaos.lab.catalogue import KINDS
 from chaos.model.errors import PdchaosError
 from chaos.model.events import HarnessHealth
@@ -122,6 +126,7 @@ def _judged(reports: Path) -> dict[str, object]:
         "side": verdict.wedge.side if verdict.wedge else "",
         "headline": verdict.headline,
         "lag_ms": round(lag_ms, 1),
+        "judge": verdict.judge_version,
     }
 
 
@@ -147,13 +152,29 @@ def _about(results: list[Result], jobs: int) -> dict[str, str]:
     lags = sorted(result.lag_ms for result in results) or [0.0]
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "pdchaos": f"{__version__}, judge {JUDGE_VERSION}",
+        "pdchaos": __version__,
+        "judge": _judges(results),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}",
         "Python": platform.python_version(),
         "runs at a time": str(jobs),
         "machine's load per core when runs began": f"median {loads[len(loads) // 2]:.1f}, largest {loads[-1]:.1f}",
         "our own largest lag in a run": f"median {lags[len(lags) // 2]:.0f} ms, largest {lags[-1]:.0f} ms",
     }
+
+
+def _judges(results: list[Result]) -> str:
+    """Which versions of the judge these verdicts are of, and which runs had been judged by another when they were made.
+
+    What an earlier engine recorded and a later judge judged is not what a user of either would have got.
+    """
+    versions = Counter(result.judge or "unknown" for result in results) or Counter({JUDGE_VERSION: 0})
+    anew = Counter(result.first_judge for result in results if result.first_judge)
+    told = [f"version {each} ({count(runs, 'run')})" for each, runs in sorted(versions.items())]
+    told += [
+        f"{count(runs, 'journal')} recorded when the judge was version {each}, and judged anew"
+        for each, runs in sorted(anew.items())
+    ]
+    return "; ".join(told)
 
 
 def _arguments(words: list[str]) -> argparse.Namespace:
@@ -166,6 +187,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("reports/accuracy"), metavar="DIR", help="results and folders")
     parser.add_argument("--table", type=Path, metavar="FILE", help="where the table goes, else to DIR/accuracy.md")
     parser.add_argument("--resume", action="store_true", help="go on where an earlier measurement stopped")
+    parser.add_argument("--rejudge", type=Path, metavar="DIR", help="judge the runs of an earlier --out anew; run none")
     parser.add_argument("--keep-all", action="store_true", help="keep the folders of right runs, too")
     return parser.parse_args(words)
 
@@ -184,13 +206,19 @@ def main(words: list[str]) -> int:
     entries = [entry for entry in entries if not asked.only or entry.build in asked.only]
     entries = [entry for entry in entries if not asked.scenario or entry.scenario in asked.scenario]
     log = asked.out / "results.jsonl"
-    if log.exists() and not asked.resume:
+    if asked.rejudge and not (asked.rejudge / "results.jsonl").exists():
+        print(f"{asked.rejudge}: no results.jsonl of a measurement here", file=sys.stderr)
+        return 2
+    if log.exists() and not (asked.resume or asked.rejudge):
         print(f"{log} is there already: --resume goes on with it, or remove it", file=sys.stderr)
         return 2
     asked.out.mkdir(parents=True, exist_ok=True)
-    runner = Runner(asked.out.absolute(), keep_all=asked.keep_all)
-    left = to_do(entries, read_results(log), asked.reps)
-    interrupted = _play(runner, left, log, asked.jobs)
+    if asked.rejudge:
+        interrupted = _rejudge(asked.rejudge, log)
+    else:
+        runner = Runner(asked.out.absolute(), keep_all=asked.keep_all)
+        left = to_do(entries, read_results(log), asked.reps)
+        interrupted = _play(runner, left, log, asked.jobs)
     results = [result for result in read_results(log) if result.rep <= asked.reps]
     table = asked.table or asked.out / "accuracy.md"
     table.write_text(accuracy_md(entries, results, _about(results, asked.jobs)))
@@ -198,6 +226,24 @@ def main(words: list[str]) -> int:
     wrong = sum(grade(by_key[result.key], result) == "wrong" for result in results if result.key in by_key)
     print(f"{len(results)} runs, {wrong} wrong: {table}")
     return 130 if interrupted else int(wrong > 0)
+
+
+def _rejudge(source: Path, log: Path) -> bool:
+    """Write the results of `source`, judged anew, in the place of whatever `log` was; True when a ctrl-C stopped it."""
+    found = read_results(source / "results.jsonl")
+    new = log.with_suffix(".new")
+    try:
+        with new.open("wb") as lines:
+            for old, result in zip(found, judged_anew(found, source, log.parent), strict=True):
+                lines.write(msgspec.json.encode(result) + b"\n")
+                if old.outcome is not result.outcome or old.side != result.side:
+                    print(f"{result.key} #{result.rep}: {old.outcome} {old.side} -> {result.outcome} {result.side}")
+    except KeyboardInterrupt:
+        new.unlink()
+        print("stopped: nothing is changed", flush=True)
+        return True
+    new.replace(log)
+    return False
 
 
 def _play(runner: Runner, left: list[tuple[Entry, int]], log: Path, jobs: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,11 +12,13 @@ import pytest
 from bench.accuracy_table import Entry, GroundTruth, Result, accuracy_md, grade, read_ground_truth
 from bench.judge_accuracy import TRUTH, main, read_results, to_do
 from chaos import library
+from chaos.journal import read_journal
+from chaos.judge import JUDGE_VERSION, judge
 from chaos.lab.catalogue import KINDS
 from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from chaos.model.verdict import Verdict
 
 WEDGE = Entry(
     build="sick", scenario="cascade", outcome=(Outcome.WEDGED, Outcome.CRASHED), side="prefill", why="a | bug"
@@ -120,6 +123,45 @@ def test_a_measurement_goes_on_where_it_stopped_also_after_half_a_line(tmp_path:
     log.write_bytes(b"\n".join(lines) + b'\n{"key":"sick')
     assert [(WEDGE, 2), (WEDGE, 3), (FINE, 3)] == to_do([WEDGE, FINE], read_results(log), 3)
     assert [] == read_results(tmp_path / "none")
+
+
+def recorded(folder: Path, journal: Path, judged: Verdict) -> None:
+    run = folder / "20260101T000000Z-a-run"
+    run.mkdir(parents=True)
+    (run / "journal.jsonl").write_bytes(journal.read_bytes())
+    (run / "verdict.json").write_bytes(msgspec.json.encode(judged))
+
+
+def test_saved_runs_are_judged_anew_and_the_table_says_who_recorded_and_who_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = Path(__file__).parents[1] / "judge/journals/wedged-by-abort.jsonl"
+    verdict = judge(read_journal(journal).events)
+    old = msgspec.structs.replace(verdict, judge_version="0", outcome=Outcome.HEALTHY, wedge=None)
+    source, out, table = tmp_path / "old", tmp_path / "new", tmp_path / "table.md"
+    recorded(source / "runs/sick-1", journal, old)
+    (source / "runs/sick-3").mkdir()  # no verdict came of it
+    results = [
+        Result(key="sick cascade", rep=1, outcome=Outcome.HEALTHY, folder="runs/sick-1", seconds=9.0, judge="0"),
+        Result(key="sick cascade", rep=2, outcome=Outcome.HEALTHY, judge="0"),  # its folder was not kept
+        Result(key="sick cascade", rep=3, outcome=None, folder="runs/sick-3", exit_code=4),
+    ]
+    (source / "results.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, results)))
+    assert 0 == main(["--rejudge", str(source), "--out", str(out), "--table", str(table)])
+    anew, kept, none = read_results(out / "results.jsonl")
+    assert (Outcome.WEDGED, "prefill", 1, 9.0) == (anew.outcome, anew.side, anew.exit_code, anew.seconds)
+    assert (JUDGE_VERSION, "0") == (anew.judge, anew.first_judge)
+    assert (out / anew.folder / "20260101T000000Z-a-run" / "journal.jsonl").exists()
+    assert (results[1], None) == (kept, none.outcome)
+    assert "sick cascade #1: healthy  -> wedged prefill" in capsys.readouterr().out
+    assert (
+        f"version {JUDGE_VERSION} (1 run); version unknown (1 run)"
+        "; 1 journal recorded when the judge was version 0, and judged anew"
+    ).replace(f"version {JUDGE_VERSION}", f"version 0 (1 run); version {JUDGE_VERSION}", 1) in table.read_text()
+    assert 0 == main(["--rejudge", str(out), "--out", str(out)])  # in its own place, and by whom it was judged first
+    assert [anew, kept, none] == read_results(out / "results.jsonl")
+    assert 2 == main(["--rejudge", str(tmp_path / "nowhere"), "--out", str(out)])
+    assert "no results.jsonl" in capsys.readouterr().err
 
 
 def test_results_of_an_earlier_measurement_are_never_mixed_in_unasked(
