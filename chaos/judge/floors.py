@@ -16,6 +16,7 @@ import msgspec
 from chaos.judge.deeds import ended_on
 from chaos.judge.facts import Reading, Series, sound
 from chaos.judge.metrics import counted, of_use, open_requests
+from chaos.judge.stuck import kept
 from chaos.judge.units import ns
 from chaos.judge.windows import load_start, windows
 
@@ -39,6 +40,8 @@ class Floor:
     before: float
     after: float
     unsettled: str  # why what is above may yet come down; empty once it may not
+    ours: int  # requests of our own that may rightly sit there: open when the gauge may have been written
+    kept: float  # of what is above, what was there before we hung up on requests in the teardown (`stuck.py`)
     seqs: tuple[int, ...]
 
     @property
@@ -85,26 +88,43 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
             gone.add(series.node)  # what it kept is unknown, whatever other series say
         if not before or not quiet:
             continue
-        lowest = min(quiet, key=lambda r: (r.value, r.t_ns))
+        lowest = min(quiet, key=lambda r: (r.value, -r.t_ns))
         unsettled = ""
-        if quiet[-1].value < quiet[0].value:
+        lately = [r for r in quiet if r.t_ns >= quiet[-1].t_ns - lag_ns]
+        if lately[-1].value < lately[0].value:
             unsettled = "and was still falling"
         elif quiet[-1].t_ns < broken_ns + holds_ns[series.name]:
             unsettled = NOT_YET_FREED
-        known.append(Floor(series, before.value, lowest.value, unsettled, (before.seq, lowest.seq)))
+        freed_ns = broken_ns + holds_ns[series.name] + lag_ns
+        since = [r for r in readings if freed_ns <= r.t_ns and (until_ns is None or r.t_ns <= until_ns)]
+        known.append(
+            Floor(
+                series,
+                before.value,
+                lowest.value,
+                unsettled,
+                ours=open_requests(facts, lowest.t_ns - lag_ns),
+                kept=kept(facts, series.node, _at_rest(facts, readings, loaded_ns) or [before], since, lag_ns),
+                seqs=(before.seq, lowest.seq),
+            )
+        )
     told = {floor.series.node for floor in known} - gone
     return known, [node for node in missing if node not in told]
 
 
 def _before(facts: Facts, readings: Sequence[Reading], scrapes: Sequence[ev.Scrape], loaded_ns: int) -> Reading | None:
     """The level at rest before the load; None when nobody looked. A series that was not there yet was at zero."""
-    rest = [r for r in readings if r.t_ns <= loaded_ns]
-    # The later half of the baseline: its beginning may still show what went before us.
-    at_rest = [r for r in rest if r.t_ns * 2 >= (facts.first_ns or 0) + loaded_ns] or rest
+    at_rest = _at_rest(facts, readings, loaded_ns)
     if at_rest:
         return max(at_rest, key=lambda r: (r.value, -r.t_ns))
     looked = [scrape for scrape in scrapes if scrape.t_ns <= loaded_ns]
     return Reading(looked[-1].t_ns, 0.0, 0) if looked else None
+
+
+def _at_rest(facts: Facts, readings: Sequence[Reading], loaded_ns: int) -> list[Reading]:
+    """The later half of the baseline: its beginning may still show what went before us."""
+    rest = [r for r in readings if r.t_ns <= loaded_ns]
+    return [r for r in rest if r.t_ns * 2 >= (facts.first_ns or 0) + loaded_ns] or rest
 
 
 def unsettled_floors(facts: Facts) -> list[str]:
@@ -216,7 +236,7 @@ def _told_floors(facts: Facts, loaded_ns: int) -> list[Floor]:
             continue  # what it held before is not known
         was, seq = (before.value, before.seq) if before else (0.0, 0)
         early = after.t_ns < broken_ns + holds_ns[series.name]
-        found.append(Floor(series, was, after.value, NOT_YET_FREED * early, (seq, after.seq)))
+        found.append(Floor(series, was, after.value, NOT_YET_FREED * early, ours=0, kept=0, seqs=(seq, after.seq)))
     return found
 
 

@@ -98,9 +98,9 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
     begun = [c for c in facts.by_path.get(path.id, ()) if window.anchor_ns <= c.begun_ns < window.until_ns]
     seen = look_all(begun, window.horizon_ns, ns(plan.canary_deadline_s), doubt)
     reading = _read(path, seen, window, plan)
-    died_ns = _died_ns(facts, path) if reading.state is State.UNDECIDED and reading.culprits else None
-    if died_ns is not None:
-        reading = _read(path, seen, window, plan, died_ns)
+    died = _died(facts, path) if reading.state is State.UNDECIDED and reading.culprits else None
+    if died is not None:
+        reading = _read(path, seen, window, plan, died)
     doubted = False
     if reading.state not in (State.SERVES, State.UNDECIDED) and any(s.doubtful for s in seen if s.fate.bad):
         # Only what our own trouble cannot explain may accuse the target.
@@ -186,13 +186,22 @@ def settled_ns(facts: Facts, window: Window) -> int:
     return max([settled, *(at + ns(plan.quiet_s) for at in aborts)])
 
 
-def _died_ns(facts: Facts, path: ev.Path) -> int | None:
-    """Since when a process on the path is dead, and not by our hand."""
+@dataclass(frozen=True, slots=True)
+class _Died:
+    """A process on a path that is dead at the end, and not by our hand."""
+
+    since_ns: int
+    seen_ns: int  # when somebody looked last
+
+
+def _died(facts: Facts, path: ev.Path) -> _Died | None:
     nodes = facts.nodes_of(path)
-    return min((dead.at_ns for dead in dead_processes(facts) if dead.node in nodes and not dead.ours), default=None)
+    found = [dead for dead in dead_processes(facts) if dead.node in nodes and not dead.ours]
+    first = min(found, key=lambda dead: dead.at_ns, default=None)
+    return None if first is None else _Died(first.at_ns, facts.processes[first.node][-1].t_ns)
 
 
-def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan, died_ns: int | None = None) -> _Reading:
+def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan, died: _Died | None = None) -> _Reading:
     budget_ns = window.budget_ns(plan)
     telling = [s for s in seen if s.fate not in (Fate.YOUNG, Fate.VOID)]
     if not telling:
@@ -204,10 +213,10 @@ def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan, di
         return _Reading(State.LOSSY, why, lost[0].begun_ns, None, lost)
     first = _first_of_final_run(telling)
     if first is None:
-        return _not_passing(telling, window, plan, died_ns)
+        return _not_passing(telling, window, plan, died)
     bads = tuple(s for s in telling if s.fate.bad and s.until_ns > budget_ns and s.begun_ns < first.begun_ns)
     took = between(window.anchor_ns, first.until_ns)
-    if first.until_ns <= budget_ns:
+    if _in_time(first, bads, budget_ns):
         why = f"passes again since {took}" if window.disrupted else "passes from beginning to end"
         return _Reading(State.SERVES, why, window.anchor_ns, first.until_ns, ())
     if bads:
@@ -215,6 +224,14 @@ def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan, di
         return _Reading(State.SLOW, why, window.anchor_ns, first.until_ns, bads)
     why = f"the first pass came only {took} {window.after}, and nothing was asked that failed past the budget"
     return _Reading(State.UNDECIDED, why, window.anchor_ns, first.until_ns, ())
+
+
+def _in_time(first: Seen, bads: Sequence[Seen], budget_ns: int) -> bool:
+    """Whether a path serves again from within its budget: an answer came by then, or was asked for by then.
+
+    That one came in its own time, and nothing that had been sent before it failed any later.
+    """
+    return first.until_ns <= budget_ns or (not bads and first.begun_ns <= budget_ns)
 
 
 def _first_of_final_run(telling: Sequence[Seen]) -> Seen | None:
@@ -227,12 +244,12 @@ def _first_of_final_run(telling: Sequence[Seen]) -> Seen | None:
     return first
 
 
-def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan, died_ns: int | None) -> _Reading:
+def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan, died: _Died | None) -> _Reading:
     """The last thing heard of the path is bad: is it dark, late, or is it too early to say?
 
-    Where a process on it is dead since `died_ns`, fewer failures tell that, and it has been so since then.
+    Where a process on it has died, fewer failures tell that, and it has been so since then.
     """
-    enough = ENOUGH_DEAD if died_ns is None else ENOUGH_WITH_THE_DEAD
+    enough = ENOUGH_DEAD if died is None else ENOUGH_WITH_THE_DEAD
     horizon, budget_ns, deadline_ns = window.horizon_ns, window.budget_ns(plan), ns(plan.canary_deadline_s)
     recovered = None
     if horizon <= budget_ns:
@@ -251,10 +268,13 @@ def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan, died_ns
     )
     if dead:
         first_dead_ns = min(s.begun_ns for s in telling if s.fate.dead and s.until_ns > last_ok_ns)
-        dark_ns = max(window.anchor_ns, last_ok_ns, first_dead_ns if died_ns is None else min(died_ns, first_dead_ns))
+        dark_ns = max(
+            window.anchor_ns, last_ok_ns, first_dead_ns if died is None else min(died.since_ns, first_dead_ns)
+        )
         late = [s for s in answered if s.fate is Fate.LATE and s.until_ns > budget_ns]
         patience_ns = max((round(SLOWEST_TIMES * (s.until_ns - s.begun_ns)) for s in late), default=0)
-        if len(dead) >= enough and horizon - dark_ns >= max(deadline_ns, patience_ns):
+        long_enough = horizon - dark_ns >= max(deadline_ns, patience_ns)
+        if len(dead) >= enough and (long_enough or _failed_between(dead, died)):
             why = f"no fresh request has completed for {between(dark_ns, horizon)}"
             return _Reading(State.DARK, why, dark_ns, recovered, dead)
     late_ones = tuple(s for s in telling if s.fate is Fate.LATE and s.until_ns > budget_ns)
@@ -264,6 +284,16 @@ def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan, died_ns
         return _Reading(State.LATE, why, window.anchor_ns, recovered, late_ones)
     why = f"{count(max(len(dead), 1), 'fresh request')} failed at the end of the watch: too few to call it a state"
     return _Reading(State.UNDECIDED, why, window.anchor_ns, recovered, dead)
+
+
+def _failed_between(dead: Sequence[Seen], died: _Died | None) -> bool:
+    """Whether a request was sent to a dead process and had its error before the process was seen dead once more.
+
+    That is an answer, and no moment between two lives: nothing need be waited for.
+    """
+    return died is not None and any(
+        s.fate is Fate.FAILED and s.begun_ns >= died.since_ns and s.until_ns <= died.seen_ns for s in dead
+    )
 
 
 def _lossy(path: ev.Path, telling: Sequence[Seen], budget_ns: int, plan: ev.Plan) -> tuple[Seen, ...]:

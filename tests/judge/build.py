@@ -262,15 +262,16 @@ class Play:
             self.now += step
         return self
 
-    def hang_up(self) -> Play:
-        """We disconnect a user's request that did not end by itself."""
+    def hang_up(self, session: int = 0, *, sent: float | None = None, tokens: int = 0) -> Play:
+        """We disconnect a user's request that did not end by itself (and was sent a second ago)."""
         return self.tell(
             ev.RequestEnded(
                 t_ns=0,
-                req="bystanders-s0-r0",
+                req=f"bystanders-s{session}-r0",
                 kind="load",
                 path="routed",
-                sent_ns=self.ns(self.now - 1),
+                sent_ns=self.ns(self.now - 1 if sent is None else sent),
+                tokens=tokens,
                 error="cancelled",
                 ended_by="harness",
                 group="bystanders",

@@ -241,6 +241,26 @@ def test_a_server_that_dies_only_once_it_is_idle_is_found():
     assert "prefill-0" in verdict.headline
 
 
+@pytest.mark.parametrize(
+    ("died", "looked", "outcome"),
+    [
+        (True, True, Outcome.CRASHED),
+        (True, False, Outcome.DAMAGED),  # it may have been down for a moment only
+        (False, False, Outcome.INCONCLUSIVE),  # two errors within a second or two are not yet a state
+    ],
+)
+def test_one_error_between_two_looks_at_a_dead_process_is_enough_however_soon_the_run_ends(died, looked, outcome):
+    told = waved().recovered()
+    told.phase("teardown").go(1.0).phase("idle").quietly(6.0)
+    told.phase("last-canaries").reply = REFUSED
+    if died:
+        told.die("prefill-0").interval = 100.0
+    told.go(1.5)
+    if looked:
+        told.die("prefill-0")
+    assert outcome == judge(told.finish(idle=False)).outcome
+
+
 # ---------------------------------------------------------------------------------- one in a hundred
 
 

@@ -687,6 +687,15 @@ def test_a_queue_that_is_still_being_worked_off_is_no_leak():
     assert "still falling" in verdict.headline
 
 
+@pytest.mark.parametrize(("stands_s", "outcome"), [(1, Outcome.INCONCLUSIVE), (9, Outcome.LEAKING)])
+def test_a_queue_that_fell_and_stands_since_for_longer_than_gauges_lag_is_worked_off(stands_s, outcome):
+    told = waved().recovered()
+    told.backlog["decode-0"] = 5.0
+    told.phase("teardown").go(1).phase("idle").quietly(6)
+    told.backlog["decode-0"] = 4.0
+    assert outcome == judge(told.quietly(stands_s).phase("last-canaries").go(6).finish(idle=False)).outcome
+
+
 def test_our_own_hung_canaries_in_a_queue_are_no_leak():
     told = waved()
     told.reply = HANG

@@ -256,6 +256,16 @@ def test_a_path_that_answers_ever_more_slowly_is_not_dark_before_its_next_answer
     assert Outcome.WEDGED == judge(told.go(60).finish(idle=False)).outcome
 
 
+@pytest.mark.parametrize(("refused_s", "outcome"), [(10, Outcome.HEALTHY), (14, Outcome.SLOW_RECOVERY)])
+def test_what_was_asked_within_the_budget_and_answered_in_its_own_time_recovered_in_time(refused_s, outcome):
+    """The budget is 12 s: whoever asked after 11 s had the answer after 13.5 s."""
+    told = waved()
+    told.reply = REFUSED
+    told.go(refused_s)
+    told.reply = late(2.5)
+    assert outcome == judge(told.go(10).recovered().finish()).outcome
+
+
 def test_a_share_of_losses_asks_for_a_longer_row():
     told = waved()
     told.turns = (GOOD, GOOD, GOOD, Reply(after=0.1, error="status"))

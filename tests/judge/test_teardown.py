@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from build import GOOD, HANG, INSIDE, Play, play, waved
 
 from chaos.judge import judge
 from chaos.model.outcomes import Answer, Outcome
+
+if TYPE_CHECKING:
+    from chaos.model.verdict import Verdict
 
 
 def well_up_to_the_teardown(*, hung_up: bool) -> Play:
@@ -44,6 +49,50 @@ def test_a_queue_that_keeps_what_we_hung_up_on_is_doubt(hung_up, outcome):
     told = well_up_to_the_teardown(hung_up=hung_up)
     told.backlog["decode-0"] = 40.0
     assert outcome == judge(told.finish()).outcome
+
+
+def stuck_since_the_wave(
+    *, sent: float = 14.0, tokens: int = 0, freed: bool = False, asked_s: float = 14.0, watched_s: float = 20.0
+) -> Verdict:
+    """The wave is at 15 s. Three users' requests never end, a queue holds three, and we hang up on them at last."""
+    told = waved()
+    told.backlog["prefill-0"] = 3.0
+    told.recovered(watched_s).phase("teardown").go(5)
+    told.backlog["prefill-0"] = 0.0 if freed else 3.0
+    told.go(5)
+    told.backlog["prefill-0"] = 3.0
+    for session in range(3):
+        told.hang_up(session, sent=sent, tokens=tokens)
+    return judge(told.go(asked_s).finish())
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        pytest.param({}, id="sent before the wave"),
+        pytest.param({"sent": 16.0, "watched_s": 40.0}, id="waited longer than the engine's timeouts"),
+    ],
+)
+def test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks(which):
+    verdict = stuck_since_the_wave(**which)
+    assert Outcome.LEAKING == verdict.outcome
+    assert (
+        "LEAKING: backlog of prefill-0 (rank=0) is 3 at rest, was 0 before the load, "
+        "and kept at least 3 from before we hung up on anybody"
+    ) == verdict.headline
+
+
+@pytest.mark.parametrize(
+    "otherwise",
+    [
+        pytest.param({"sent": 20.0}, id="sent after the wave"),
+        pytest.param({"tokens": 1}, id="had a token"),
+        pytest.param({"freed": True}, id="the queue was empty once"),
+        pytest.param({"asked_s": 4.0}, id="nobody asked since"),
+    ],
+)
+def test_a_queue_that_may_keep_only_what_we_hung_up_on_is_doubt(otherwise):
+    assert Outcome.INCONCLUSIVE == stuck_since_the_wave(**otherwise).outcome
 
 
 @pytest.mark.parametrize(("hung_up", "outcome"), [(False, Outcome.WEDGED), (True, Outcome.INCONCLUSIVE)])

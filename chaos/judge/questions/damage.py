@@ -9,6 +9,7 @@ from chaos.judge.floors import floors, rising_floors
 from chaos.judge.metrics import open_requests
 from chaos.judge.processes import passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
+from chaos.judge.stuck import alive_at_the_end, hung_up_early_ns
 from chaos.judge.threads import threads
 from chaos.judge.units import count, listed
 from chaos.model.outcomes import Outcome
@@ -66,19 +67,20 @@ def _floors(case: Case) -> Answered:
     """Only what exceeds our own open requests is lost: a hung canary of ours rightly sits in a queue."""
     known, missing = floors(case.facts)
     missing = [node for node in missing if node not in case.down_nodes()]  # the dead hold nothing
-    idle_ns = case.facts.phase_start("idle", last=True) or 0
-    ours = open_requests(case.facts, idle_ns)
-    above = [floor for floor in known if floor.excess > 0]
-    lost = _lost_requests(case, idle_ns)
-    leaked = [floor for floor in above if floor.excess > max(ours, lost) and not floor.unsettled]
-    above = [floor for floor in above if floor.excess > lost]
+    lost = _lost_requests(case, case.facts.phase_start("idle", last=True) or 0)
+    above = [floor for floor in known if floor.excess > lost]
+    hung_up = hung_up_early_ns(case.facts) is not None
+    leaked = [_held(floor) for floor in above if floor.excess > floor.ours and not floor.unsettled]
+    if hung_up:
+        leaked = _kept(case, known)
     if leaked:
-        return _leaked(case, leaked)
+        return yes(*leaked, outcome=Outcome.LEAKING)
     if missing:
         return unknown(fact(f"the idle floor of {listed(missing)} could not be read after the gauge lag"))
     if above:
-        why = f"which may be {count(ours, 'open request')} of our own"
-        return unknown(*(fact(f"{_held(floor).text}, {floor.unsettled or why}", floor.seqs) for floor in above))
+        return unknown(
+            *(fact(f"{_held(f).text}, {f.unsettled or _maybe_ours(f, hung_up=hung_up)}", f.seqs) for f in above)
+        )
     if known:
         seqs = [seq for floor in known for seq in floor.seqs]
         but = f", but for {count(lost, 'request')} of ours that a fault left hanging" if lost else ""
@@ -88,23 +90,35 @@ def _floors(case: Case) -> Answered:
     return not_applicable(fact("no node shows a queue gauge"))
 
 
+def _kept(case: Case, known: list[Floor]) -> list[Evidence]:
+    """Where we hung up on requests in the teardown: what was held before then, and is held still."""
+    alive = len(alive_at_the_end(case.facts, _hit_ns(case), {run.path.id for run in case.given_up}))
+    least = [(floor, floor.kept - alive - floor.ours) for floor in known if not floor.unsettled]
+    told = "and kept at least {:g} from before we hung up on anybody"
+    return [fact(f"{_held(floor).text}, {told.format(kept)}", floor.seqs) for floor, kept in least if kept > 0]
+
+
+def _maybe_ours(floor: Floor, *, hung_up: bool) -> str:
+    if hung_up and floor.excess > floor.ours:
+        return AFTER_HANGING_UP
+    return f"which may be {count(floor.ours, 'open request')} of our own"
+
+
 def _lost_requests(case: Case, at_ns: int) -> int:
     """Requests of ours that were under way when the fault hit, or went to what we took down, and are open still.
 
     Whoever is left waiting like that is lost with the process that held it; the other side holds its place for as long
     as we stay connected.
     """
-    if not any(window.disrupted for window in case.windows):
+    hit_ns = _hit_ns(case)
+    if not hit_ns:
         return 0
-    hit_ns = max(window.anchor_ns for window in case.windows if window.disrupted)
     return open_requests(case.facts, at_ns, begun_before_ns=hit_ns, also_on={run.path.id for run in case.given_up})
 
 
-def _leaked(case: Case, floors_above: list[Floor]) -> Answered:
-    cut_ns, end_ns = hung_up_ns(case.facts), case.facts.phase_start("last-canaries", last=True)
-    if cut_ns is None or (end_ns is not None and cut_ns >= end_ns):
-        return yes(*map(_held, floors_above), outcome=Outcome.LEAKING)
-    return unknown(*(fact(f"{_held(floor).text}, {AFTER_HANGING_UP}", floor.seqs) for floor in floors_above))
+def _hit_ns(case: Case) -> int:
+    """When the last fault hit; 0 where none did."""
+    return max((window.anchor_ns for window in case.windows if window.disrupted), default=0)
 
 
 def _rose(rising: Rising) -> Evidence:
