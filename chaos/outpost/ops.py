@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
+from chaos.outpost import find, insides, processes, shell, sockets, stacks, starved, stretches
+
 if TYPE_CHECKING:
     import threading
 
@@ -29,5 +31,18 @@ def ticks(send: Callable[[Any], None], stopped: threading.Event, *, count: int, 
             return
 
 
-OPS: dict[str, Op] = {"now": now}
-STREAMS: dict[str, Stream] = {"ticks": ticks}
+OPS: dict[str, Op] = {
+    "now": now,
+    **find.OPS,
+    **insides.OPS,
+    **processes.OPS,
+    **shell.OPS,
+    **sockets.OPS,
+    **stacks.OPS,
+    **starved.OPS,
+    **stretches.OPS,
+}
+STREAMS: dict[str, Stream] = {
+    "ticks": ticks,
+    **sockets.STREAMS,
+}
