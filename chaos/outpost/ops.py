@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from chaos.outpost import find, insides, processes, shell, sockets, stacks, starved, stretches
+from chaos.outpost import find, insides, locks, processes, shell, sockets, stacks, starved, stretches
 
 if TYPE_CHECKING:
     import threading
@@ -35,6 +35,7 @@ OPS: dict[str, Op] = {
     "now": now,
     **find.OPS,
     **insides.OPS,
+    **locks.OPS,
     **processes.OPS,
     **shell.OPS,
     **sockets.OPS,
