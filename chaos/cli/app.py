@@ -24,6 +24,13 @@ lab_app = typer.Typer(
 )
 app.add_typer(lab_app, name="lab")
 
+
+def _reason(value: str | None) -> str | None:
+    if value is not None and not value.strip():
+        raise typer.BadParameter("say why")
+    return value
+
+
 ScenarioArg = Annotated[str, typer.Argument(metavar="SCENARIO", help="A scenario's name or its YAML file.")]
 TargetOpt = Annotated[
     str,
@@ -41,6 +48,15 @@ SetOpt = Annotated[
     list[str], typer.Option("--set", metavar="OPTION=VALUE", help="A lab option, e.g. prefill=2. Repeatable.")
 ]
 ReportsOpt = Annotated[Path, typer.Option("--reports", metavar="DIR", help="Where run folders are made.")]
+StealOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--steal-lock",
+        metavar="REASON",
+        callback=_reason,
+        help="Take the target from another run that lives, and why.",
+    ),
+]
 DEFAULT_TARGET = "lab:sim"
 
 
@@ -65,6 +81,13 @@ def run(
     set_: SetOpt = [],  # noqa: B006
     reports: ReportsOpt = Path("reports"),
     plain: Annotated[bool, typer.Option("--plain", help="Plain lines even on a terminal.")] = False,
+    production: Annotated[
+        bool, typer.Option("--production", help="Break a target of `environment: production`; asks for its name.")
+    ] = False,
+    confirm: Annotated[
+        str | None, typer.Option("--confirm", metavar="NAME", help="That name, where nobody can be asked.")
+    ] = None,
+    steal_lock: StealOpt = None,
 ) -> None:
     """Run one scenario against one target and judge what happened.
 
@@ -76,7 +99,15 @@ def run(
     from chaos.cli.launch import Launch  # noqa: PLC0415
 
     order = Launch(
-        scenario=scenario, target=target, overrides=tuple(with_), lab_options=tuple(set_), reports=reports, plain=plain
+        scenario=scenario,
+        target=target,
+        overrides=tuple(with_),
+        lab_options=tuple(set_),
+        reports=reports,
+        plain=plain,
+        production=production,
+        confirm=confirm,
+        steal_lock=steal_lock or "",
     )
     raise typer.Exit(run_scenario(order))
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from chaos import __version__, library
 from chaos.campaign import judged_campaign, planned_runs, play
-from chaos.cli.boundary import complain, tell
+from chaos.cli.boundary import complain, interruptible, tell
+from chaos.cli.consent import ask_consent
 from chaos.cli.launch import Stamp, execute, launch, sigterm_is_ctrl_c, undisturbed
 from chaos.cli.outputs import as_yaml, conclude, listened_to, show_campaign, write_campaign
 from chaos.cli.targets import FileTarget, note, open_target
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 def run(order: Launch) -> int:
     """One run, or a campaign, as the scenario asks; returns the exit code."""
     runs = planned_runs(library.load_variants(order.scenario, order.overrides))
+    standing = open_target(order.target, order.lab_options).standing
+    if standing is not None and order.production:
+        with interruptible():
+            order = replace(order, confirm=ask_consent(standing, order.confirm))
     if len(runs) == 1 and not runs[0].planned.dose:
         return int(launch(order, show_panel=True).verdict.exit_code)
     return _campaign(order, runs)

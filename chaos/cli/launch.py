@@ -7,7 +7,7 @@ import secrets
 import shlex
 import signal
 import sys
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
@@ -17,9 +17,12 @@ from rich.console import Console
 from chaos import library
 from chaos.agent.build import build_pyz
 from chaos.cli.boundary import complain, interruptible, tell
+from chaos.cli.consent import demand_consent
 from chaos.cli.outputs import as_yaml, conclude
 from chaos.cli.targets import note, open_target
 from chaos.engine.faults.permission import demand, reach
+from chaos.engine.hosts import Hosts
+from chaos.engine.hosts.lock import TargetLock
 from chaos.engine.run import Run, RunSetup
 from chaos.engine.safety import Interrupt
 from chaos.engine.secrets import look_up
@@ -49,6 +52,9 @@ class Launch:
     lab_options: tuple[str, ...]
     reports: Path
     plain: bool = False
+    production: bool = False
+    confirm: str | None = None  # the target's name, typed
+    steal_lock: str = ""  # why the deployment is taken from another run
 
     def command(self) -> str:
         """The shell line that repeats this run."""
@@ -56,6 +62,7 @@ class Launch:
         for flag, values in (("--with", self.overrides), ("--set", self.lab_options)):
             for value in values:
                 words += [flag, value]
+        words += ["--production"] * self.production
         return shlex.join(words)
 
 
@@ -110,8 +117,8 @@ def execute(
     Raises PdchaosError when it could not begin; a mistake of the user's leaves no folder.
     """
     try:
-        with sigterm_is_ctrl_c(), closing(opened):
-            failure = _execute(order, scenario, opened, folder, stamp, interrupt)
+        with sigterm_is_ctrl_c(), closing(opened), ExitStack() as held:
+            failure = _execute(order, scenario, opened, folder, stamp, interrupt, held)
     except UserError:
         folder.discard()
         raise
@@ -120,10 +127,27 @@ def execute(
 
 
 def _execute(
-    order: Launch, scenario: Scenario, opened: OpenTarget, folder: RunFolder, stamp: Stamp, interrupt: Interrupt
+    order: Launch,
+    scenario: Scenario,
+    opened: OpenTarget,
+    folder: RunFolder,
+    stamp: Stamp,
+    interrupt: Interrupt,
+    held: ExitStack,
 ) -> PdchaosError | None:
-    target = opened.start(folder.logs, note)
+    target = opened.standing or opened.start(folder.logs, note)
+    demand_consent(target, production=order.production, confirmed=order.confirm)
     demand(scenario, target, opened.restarter)
+    hosts = held.enter_context(closing(Hosts.open(target, note)))
+    lock: TargetLock | None = None
+    gave_way: tuple[str, ...] = ()
+    if opened.standing is not None:
+        lock = TargetLock(target, hosts, stamp.run_id)
+        gave_way = lock.take(order.steal_lock)
+        held.callback(lock.release)
+        for line in gave_way:
+            note(f"pdchaos: {line}")
+        target = opened.start(folder.logs, note)
     packs = {name: library.load_pack(name) for name in {target.engine, target.router_engine}}
     reach(scenario, target, {name: pack.value for name, pack in packs.items()})
     unmet = unmet_requirements(scenario, target, {name: pack.value for name, pack in packs.items()})
@@ -152,6 +176,8 @@ def _execute(
                 folder=folder,
                 pyz=build_pyz(folder.logs / "agent.pyz"),
                 interrupt=interrupt,
+                lock=lock,
+                gave_way=gave_way,
                 close_target=opened.close,
                 restarter=opened.restarter,
                 listeners=[view],

@@ -28,6 +28,10 @@ class OpenTarget(Protocol):
     kind: str  # what the journal calls it: a lab without its build, or the name in the file; never a host
 
     @property
+    def standing(self) -> Target | None:
+        """Where it is, when it stands without us, so that others may use it, too; None for a lab of this run's own."""
+
+    @property
     def restarter(self) -> Restarter:
         """Who can restart its nodes."""
 
@@ -45,6 +49,11 @@ class FileTarget:
         self.kind = spec.name  # what its owner calls it
         self.spec = spec
         self._anew = anew
+
+    @property
+    def standing(self) -> Target:
+        """As the file says."""
+        return self.spec
 
     @property
     def restarter(self) -> Restarter:
@@ -69,6 +78,11 @@ class LabTarget:
         self.kind = spec.title
         self._spec = spec
         self._lab: RunningLab | None = None
+
+    @property
+    def standing(self) -> None:
+        """It lives no longer than the run."""
+        return
 
     @property
     def restarter(self) -> Restarter:

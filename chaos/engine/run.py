@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.bus import Listener
+    from chaos.engine.hosts.lock import TargetLock
     from chaos.engine.ports import Clock, Restarter
     from chaos.engine.safety import Interrupt
     from chaos.journal import RunFolder
@@ -75,6 +76,8 @@ class RunSetup:
     interrupt: Interrupt
     close_target: Callable[[], str]  # stops a lab that was started for this run; says what would not go
     restarter: Restarter | None = None
+    lock: TargetLock | None = None  # kept alive while the run lasts
+    gave_way: tuple[str, ...] = ()  # locks of other runs that gave way to it
     listeners: list[Listener] = field(default_factory=list)
     clock: Clock = field(default_factory=SystemClock)
 
@@ -139,6 +142,7 @@ class Run:
                 plan=setup.plan,
                 seed=setup.scenario.seed,
                 packs=setup.packs_used,
+                gave_way=setup.gave_way,
             )
         )
         status, reason = RunStatus.HARNESS_ERROR, "ended by an error of pdchaos itself"
@@ -190,6 +194,8 @@ class Run:
             self._bus.emit(found.seen)
             async with asyncio.TaskGroup() as tasks:
                 background = [tasks.create_task(self._bus.keep_synced())]
+                if self._setup.lock is not None:
+                    background.append(tasks.create_task(self._setup.lock.keep(self._interrupt.request)))
                 probes = Probes(self._setup, found, http=http, emit=self._bus.emit)
                 await probes.start(tasks)
                 forensics = self._make_forensics(found, probes, http)

@@ -137,6 +137,7 @@ class RunStarted(Event, frozen=True, kw_only=True, omit_defaults=True, tag="run.
     seed: int = 0
     packs: tuple[PackUsed, ...] = ()
     origin: Origin = "live"
+    gave_way: tuple[str, ...] = ()  # locks of other runs: what was dead and taken over, what was stolen and why
 
 
 # ---------------------------------------------------------------------------------------------- the target

@@ -48,7 +48,6 @@ RESTART = {"restart": {"where": {"role": "decode"}}}
         (FREEZE, {"allow": ["kill"]}, "here does not allow: signal", "allow: [kill, signal]"),
         (RESTART, {"allow": ["kill"]}, "here does not allow: restart", "allow: [kill, restart]"),
         (FRAME, {"allow": ["kill"]}, "here does not allow: protocol", "allow: [kill, protocol]"),
-        (FREEZE, {"environment": "production"}, "here is a production deployment", "staging"),
         (FRAME, {}, "fault: the control socket of prefill-0 cannot be found", "bootstrap_port"),
         (
             {"restart": {"where": {"role": "decode"}, "as": "other"}, "for": 5.0},

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 def demand(scenario: Scenario, target: Target, restarter: Restarter | None = None) -> None:
     """Raise `Refused` when a step needs what the target file does not allow or does not tell."""
-    if target.environment == "production":
-        raise Refused(
-            f"{target.name} is a production deployment", hint="this version of pdchaos runs against staging only"
-        )
     if any(target.ssh_of(server.spec) for server in target.servers):
         raise Refused(
             f"{target.name} is reached over SSH, which this version cannot do", hint="run pdchaos on its host"

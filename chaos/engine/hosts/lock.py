@@ -110,7 +110,7 @@ class TargetLock:
         ]
 
     async def keep(self, lost: Callable[[str], None]) -> None:
-        """Renew it until cancelled; tells `lost`, once, when another run has taken it."""
+        """Renew it until cancelled; tells `lost`, once, when another run has taken it (no machine is named)."""
         while True:
             await asyncio.sleep(RENEW_S)
             for host, keys in self._mine:
@@ -119,7 +119,7 @@ class TargetLock:
                 except (HostTrouble, HostLost):
                     continue  # what a lost host means for the run is for others to say; next time it may answer
                 if taken := msgspec.convert(said, _Renewed).lost:
-                    lost(f"{self._name} was taken over by {taken[0].told}")
+                    lost(f"run {taken[0].run} has stolen the lock of {self._name}")
                     return
 
     def release(self) -> None:
