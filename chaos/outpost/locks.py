@@ -12,14 +12,14 @@ import fcntl
 import os
 import time
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
-from chaos.outpost import state
+from chaos.outpost import marks, state
 from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 BUSY_S = 5.0
 """How long others may keep the folder to themselves; a change takes well under a millisecond."""
@@ -96,8 +96,7 @@ def _put(folder: Path, key: str, run: str, owner: str, ttl_s: float) -> None:
         "owner": owner,
         "since_s": since_s,
         "until_s": now_s + ttl_s,
-        "pid": os.getpid(),
-        "start_ticks": _start_ticks(os.getpid()),
+        "holder": marks.me(),
     }
     state.write(_path(folder, key), lock, _SEEN_BY_ALL)
     if not _held:
@@ -123,24 +122,7 @@ def _told(lock: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lives(lock: dict[str, Any]) -> bool:
-    pid, ticks = lock.get("pid"), lock.get("start_ticks")
-    if not isinstance(pid, int) or time.time() > lock.get("until_s", 0.0):
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # somebody else's, alive
-    return _start_ticks(pid) in (ticks, None)
-
-
-def _start_ticks(pid: int) -> int | None:
-    """When a process began, in ticks since the boot; None where that may not be seen."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
+    return time.time() <= lock.get("until_s", 0.0) and marks.lives(str(lock.get("holder", "")))
 
 
 def _path(folder: Path, key: str) -> Path:

@@ -76,7 +76,8 @@ def test_a_process_that_ends_gives_back_what_it_held(folder: Path) -> None:
 def test_another_process_with_the_same_number_holds_nothing(folder: Path) -> None:
     take(["aa"], "one")
     lock = state.read(folder / "aa.json")
-    state.write(folder / "aa.json", {**lock, "start_ticks": lock["start_ticks"] - 1})
+    pid, started = lock["holder"].split(":")
+    state.write(folder / "aa.json", {**lock, "holder": f"{pid}:{int(started) - 1}"})
     assert [] == take(["aa"], "two")["held"]
     locks.release(["aa"], "two")
 
