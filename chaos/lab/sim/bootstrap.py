@@ -27,7 +27,7 @@ class BootstrapServer:
 
     def register(self, control: ControlLoop) -> None:
         """A rank registers itself."""
-        where = {"rank_ip": "127.0.0.1", "rank_port": control.port}
+        where = {"rank_ip": control.address, "rank_port": control.port}
         self._ranks[str(control.dp), "0", str(control.tp), "0"] = where
 
     def app(self) -> web.Application:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 Role = Literal["router", "prefill", "decode"]
 
+LOOPBACK = "127.0.0.1"
 CHUNKED_PREFILL_TOKENS = 8192  # the most tokens one forward pass takes (--chunked-prefill-size)
 DECODE_LOG_INTERVAL = 40  # decode steps between two status lines, and between two writes of the gauges
 
@@ -83,7 +84,8 @@ class NodeConfig:
     """Everything one process is told; it arrives as one line of JSON on stdin.
 
     `sockets` are listening sockets inherited from the starter by name (`http`, `bootstrap`, `metrics`), so that no
-    port is ever free between choosing and binding it. `ready_fd` is written to once the node serves.
+    port is ever free between choosing and binding it. What a node opens itself (control sockets, the KV port) it binds
+    to `address` and tells its peers. `ready_fd` is written to once the node serves.
     """
 
     role: Role
@@ -95,6 +97,7 @@ class NodeConfig:
     bootstrap_port: int = 8998  # the engine's default; of no meaning on a decode node
     prefill: tuple[Upstream, ...] = ()
     decode: tuple[Upstream, ...] = ()
+    address: str = LOOPBACK
 
     @property
     def clocks(self) -> Clocks:

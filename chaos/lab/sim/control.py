@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from chaos.lab.sim.config import LOOPBACK
 from chaos.lab.sim.rooms import ABORTED_BY_DECODE, KVPoll, Rooms
 
 if TYPE_CHECKING:
@@ -108,13 +109,22 @@ class PrefillManager:
 class ControlLoop:
     """Reads control frames as sglang 0.5.16 does: ABORT is handled, any other frame without the guard is fatal."""
 
-    def __init__(self, manager: PrefillManager, loop: asyncio.AbstractEventLoop, *, dp: int = 0, tp: int = 0) -> None:
+    def __init__(
+        self,
+        manager: PrefillManager,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        dp: int = 0,
+        tp: int = 0,
+        address: str = LOOPBACK,
+    ) -> None:
         self.manager = manager
         self.loop = loop
         self.dp = dp
         self.tp = tp
+        self.address = address
         self.socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.PULL)
-        self.port: int = self.socket.bind_to_random_port("tcp://127.0.0.1")
+        self.port: int = self.socket.bind_to_random_port(f"tcp://{address}")
 
     def start(self) -> None:
         """Start the thread; its name and its end are Python's own."""

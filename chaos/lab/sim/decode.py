@@ -27,9 +27,10 @@ class DecodeNode(EngineNode):
         """Listen for KV and start heartbeats."""
         scheduler = self.build.decode(parts)
         kv_server = KvServer(scheduler)
-        await kv_server.start()
+        await kv_server.start(self.config.address)
         scheduler.peers = self.build.peers(
             agent=uuid.uuid4().hex,
+            address=self.config.address,
             kv_port=kv_server.port,
             clocks=parts.clocks,
             events=scheduler,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import aiohttp
 import zmq
 
+from chaos.lab.sim.config import LOOPBACK
 from chaos.lab.sim.control import ABORT_TAG, GUARD, NO_ROOM
 
 if TYPE_CHECKING:
@@ -72,9 +73,12 @@ class PrefillPeer:
 class Peers:
     """Every prefill node this decode node has talked to."""
 
-    def __init__(self, *, agent: str, kv_port: int, clocks: Clocks, events: PeerEvents, log: Log) -> None:
+    def __init__(
+        self, *, agent: str, kv_port: int, clocks: Clocks, events: PeerEvents, log: Log, address: str = LOOPBACK
+    ) -> None:
         self.log = log
         self._agent = agent
+        self._address = address
         self._kv_port = kv_port
         self._clocks = clocks
         self.events = events
@@ -83,7 +87,7 @@ class Peers:
         self.own: zmq.Socket[bytes] = zmq.Context.instance().socket(
             zmq.PULL
         )  # part of every frame; NIXL's decode reads nothing from it
-        self._own_port: int = self.own.bind_to_random_port("tcp://127.0.0.1")
+        self._own_port: int = self.own.bind_to_random_port(f"tcp://{address}")
         timeout = aiohttp.ClientTimeout(total=max(clocks.health_pause_s * 3, _LEAST_HTTP_TIMEOUT_S))
         self._http = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(force_close=True))
 
@@ -113,14 +117,16 @@ class Peers:
             self.send(socket, [ABORT_TAG, *self._room_and_me(room)])
 
     def _register(self, peer: PrefillPeer) -> None:
-        metadata = f"127.0.0.1:{self._kv_port}".encode()
-        pointers = [b""] * 3
+        metadata = f"{self._address}:{self._kv_port}".encode()
+        frames = [GUARD, NO_ROOM, *self._me(), self._agent.encode(), metadata, b"", b"", b"", b"0", b"1", b"0", b"64"]
         for socket in peer.sockets.values():
-            self.send(socket, [GUARD, NO_ROOM, b"127.0.0.1", b"%d" % self._own_port, self._agent.encode(), metadata,
-                               *pointers, b"0", b"1", b"0", b"64"])  # fmt: skip
+            self.send(socket, frames)
+
+    def _me(self) -> list[bytes]:
+        return [self._address.encode(), b"%d" % self._own_port]
 
     def _room_and_me(self, room: int) -> list[bytes]:
-        return [b"%d" % room, b"127.0.0.1", b"%d" % self._own_port]
+        return [b"%d" % room, *self._me()]
 
     def send(self, socket: zmq.Socket[bytes], frames: list[bytes]) -> None:
         """Send; a seam for builds."""

@@ -33,7 +33,9 @@ class PrefillNode(EngineNode):
         followers = [self.build.manager() for _ in range(1, parts.rank.tp_size)]
         manager = self.build.manager(followers)
         for tp, each in enumerate((manager, *followers)):
-            control = self.build.control(each, asyncio.get_running_loop(), dp=parts.rank.dp, tp=tp)
+            control = self.build.control(
+                each, asyncio.get_running_loop(), dp=parts.rank.dp, tp=tp, address=self.config.address
+            )
             control.start()
             self._bootstrap.register(control)
         transfer = self.build.transfer(

@@ -12,7 +12,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Protocol
 
-from chaos.lab.sim.config import Clocks
+from chaos.lab.sim.config import LOOPBACK, Clocks
 from chaos.lab.sim.gates import TRANSFER, Gates
 from chaos.lab.sim.kv import checksum
 from chaos.lab.sim.lines import Log
@@ -157,9 +157,9 @@ class KvServer:
         self._sink = sink
         self.port = 0
 
-    async def start(self) -> asyncio.Server:
+    async def start(self, address: str = LOOPBACK) -> asyncio.Server:
         """Listen on a free port; the decode node tells it in its registration."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._serve, address, 0)
         self.port = server.sockets[0].getsockname()[1]
         return server
 

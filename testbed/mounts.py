@@ -1,0 +1,84 @@
+"""A host's own file systems: where a machine writes it has a small disk of its own, everything else cannot be written.
+
+The interpreter and this repository may themselves lie below a folder that is hidden so (a checkout in /tmp, a Python
+in /root); they are put back at the same path.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+from testbed.folder import HERE, LOGS, REPOSITORY, HostFolder
+
+PRIVATE = tuple(map(Path, ("/tmp", "/var/tmp", "/run", "/dev/shm", "/root", "/home", "/var/log")))  # noqa: S108, a host's
+_MODES = {"/root": "0700", "/tmp": "1777", "/var/tmp": "1777", "/dev/shm": "1777"}  # noqa: S108, as above
+_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+UNPRIVILEGED, UNPRIVILEGED_ID = "ops", 20077  # may log in by the same key, and do nothing else
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_ETC = ("passwd", "group", "shadow", "hosts", "hostname")
+
+
+def _mount(source: str, target: Path, kind: str = "", flags: int = 0, data: str = "") -> None:
+    status = _LIBC.mount(source.encode(), str(target).encode(), kind.encode(), flags, data.encode())
+    if status:
+        number = ctypes.get_errno()
+        raise OSError(number, f"mount {kind or 'bind'} {source}: {os.strerror(number)}", str(target))
+
+
+def make_private(folder: HostFolder, *, disk_mb: int) -> None:
+    """Give this mount namespace the host's own file systems."""
+    _mount("none", Path("/"), flags=_REC | _PRIVATE)
+    held = [(path, os.open(path, os.O_PATH)) for path in _needed() if _is_hidden(path)]
+    own = os.open(folder.path, os.O_PATH)
+    for path in PRIVATE:
+        _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, f"size={disk_mb}m,mode={_MODES.get(str(path), '0755')}")
+    for path, fd in held:
+        _bind(fd, path)
+    _bind(own, HERE)
+    logs = os.open(HERE / "log", os.O_PATH)
+    _bind(logs, LOGS)
+    for fd in (own, logs, *(fd for _, fd in held)):
+        os.close(fd)
+    home = Path("/home", UNPRIVILEGED)
+    home.mkdir()
+    os.chown(home, UNPRIVILEGED_ID, UNPRIVILEGED_ID)
+    here = HostFolder(HERE)
+    for name in _ETC:
+        if (here.etc / name).exists() and Path("/etc", name).exists():
+            _mount(str(here.etc / name), Path("/etc", name), flags=_BIND)
+    _mount("none", Path("/"), flags=_REMOUNT | _BIND | _RDONLY)
+    _mount("proc", Path("/proc"), "proc", _NOSUID | _NODEV)
+    _mount("sysfs", Path("/sys"), "sysfs", _NOSUID | _NODEV)
+
+
+def _bind(fd: int, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    _mount(f"/proc/self/fd/{fd}", target, flags=_BIND | _REC)
+
+
+def _needed() -> list[Path]:
+    """The repository, the environment and the interpreter behind it, outermost first and none within another."""
+    found = {REPOSITORY, *(Path(path).resolve() for path in (sys.prefix, sys.base_prefix))}
+    return [path for path in sorted(found) if not any(other in path.parents for other in found)]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(private in path.parents for private in PRIVATE)
+
+
+def write_etc(folder: HostFolder, name: str, hosts: dict[str, str]) -> None:
+    """The host's versions of files in /etc: one user more, every host's name. Called before the host starts."""
+    more = {
+        "passwd": f"{UNPRIVILEGED}:x:{UNPRIVILEGED_ID}:{UNPRIVILEGED_ID}::/home/{UNPRIVILEGED}:/bin/sh\n",
+        "group": f"{UNPRIVILEGED}:x:{UNPRIVILEGED_ID}:\n",
+        "shadow": f"{UNPRIVILEGED}:*:19000:0:99999:7:::\n",
+    }
+    for file, line in more.items():
+        (folder.etc / file).write_text(Path("/etc", file).read_text().rstrip("\n") + "\n" + line)
+    (folder.etc / "shadow").chmod(0o600)
+    known = "".join(f"{address} {each}\n" for each, address in hosts.items())
+    (folder.etc / "hosts").write_text(f"127.0.0.1 localhost\n{known}")
+    (folder.etc / "hostname").write_text(f"{name}\n")

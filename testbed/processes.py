@@ -1,0 +1,54 @@
+"""The processes of a host, read from its /proc."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One of them. `state` is the kernel's letter."""
+
+    pid: int
+    parent: int
+    name: str
+    state: str
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.pid} {self.name} [{self.state}] {self.command}".rstrip()
+
+
+def all_processes() -> list[Process]:
+    """Whatever there is; what ends meanwhile is left out."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (folder / "stat").read_text()
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            continue
+        name, _, rest = stat.partition("(")[2].rpartition(")")
+        state, parent = rest.split()[:2]
+        found.append(Process(int(folder.name), int(parent), name, state, command))
+    return found
+
+
+def below(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:
+    """The roots, their children, and so on."""
+    found = set(roots)
+    children: dict[int, list[int]] = {}
+    for process in processes:
+        children.setdefault(process.parent, []).append(process.pid)
+    waiting = list(found)
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found
