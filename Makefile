@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test test-real check bench clean
+.PHONY: help demo test test-real check bench cluster-up cluster-down clean
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -28,6 +28,13 @@ test: check ## all checks and all tests
 # PYTEST passes arguments on. Dynamo where it can be installed, of SGLang what is; what PDCHAOS_REAL=dynamo,sglang@0.5.14,… names must be.
 test-real: $(STAMP) ## tests against real engines (minutes; root, for Dynamo's network namespace)
 	$(BIN)/pytest -m real tests/real $(PYTEST)
+
+# BED passes arguments on: BED='--build nixl-abort-unhandled --prefill 1'.
+cluster-up: $(STAMP) ## a small cluster on this machine to try pdchaos over SSH (root; openssh-server, nftables, iproute2)
+	$(BIN)/python -m testbed up $(BED)
+
+cluster-down: $(STAMP) ## end it
+	$(BIN)/python -m testbed down
 
 bench: $(STAMP) ## benchmarks (by hand; ratios, not times)
 	$(BIN)/python -m bench

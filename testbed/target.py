@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
 
 from chaos.lab.embedded import Embedded, SimSpec, describe
-from chaos.model.target import ServerSpec
+from chaos.model.faults import FaultKind
+from chaos.model.target import ServerSpec, Via
 from testbed.folder import BIN, HERE, LOGS, HostFolder
 from testbed.keys import USER
 from testbed.plan import METRICS_PORT
@@ -15,9 +16,6 @@ from testbed.plan import METRICS_PORT
 if TYPE_CHECKING:
     from testbed.folder import Folder
     from testbed.plan import HostPlan, Plan
-
-VIAS = ("direct", "tunnel", "remote")
-ALLOW = ("kill", "signal", "restart", "protocol", "request", "rate", "loss", "partition", "port-block", "delay")
 
 
 def parse(build: str, options: dict[str, str]) -> SimSpec:
@@ -27,7 +25,7 @@ def parse(build: str, options: dict[str, str]) -> SimSpec:
 
 def write(folder: Folder, plan: Plan) -> None:
     """One file for each way to the engines."""
-    for via in VIAS:
+    for via in get_args(Via):
         folder.target(via).write_text(yaml.safe_dump(document(folder, plan, via), sort_keys=False, width=120))
 
 
@@ -54,7 +52,7 @@ def document(folder: Folder, plan: Plan, via: str) -> dict[str, Any]:
         "router": _node(plan.by_role("router")[0]),
         "prefill": [_node(host) for host in prefill],
         "decode": [_node(host) for host in decode],
-        "allow": list(ALLOW),
+        "allow": list(get_args(FaultKind)),
         **known,
     }
 

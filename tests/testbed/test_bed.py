@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from chaos.library import load_target
 from chaos.model.errors import UsageError
 from testbed.bed import Bed, is_up
 from testbed.errors import BedError
@@ -99,7 +100,7 @@ def test_nothing_of_a_host_is_seen_by_another_or_outside(bed):
 
 def test_the_target_file_says_what_is_true(bed):
     for via in ("direct", "tunnel", "remote"):
-        assert via == yaml.safe_load(bed.target(via).read_text())["via"]
+        assert via == load_target(str(bed.target(via))).value.via
     told = yaml.safe_load(bed.target().read_text())
     for node in (told["router"], *told["prefill"], *told["decode"]):
         host = node["name"]
