@@ -9,7 +9,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-from chaos.outpost import find, insides, locks, processes, shell, sockets, stacks, starved, stretches
+from chaos.outpost import (
+    addresses,
+    find,
+    insides,
+    locks,
+    net,
+    processes,
+    shell,
+    sockets,
+    stacks,
+    starved,
+    stretches,
+    traffic,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -33,15 +46,18 @@ def ticks(send: Callable[[Any], None], stopped: threading.Event, *, count: int, 
 
 OPS: dict[str, Op] = {
     "now": now,
+    **addresses.OPS,
     **find.OPS,
     **insides.OPS,
     **locks.OPS,
+    **net.OPS,
     **processes.OPS,
     **shell.OPS,
     **sockets.OPS,
     **stacks.OPS,
     **starved.OPS,
     **stretches.OPS,
+    **traffic.OPS,
 }
 STREAMS: dict[str, Stream] = {
     "ticks": ticks,
