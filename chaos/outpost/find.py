@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, Callable
 
 from chaos.outpost import proc
 from chaos.outpost.tables import listeners
+from chaos.outpost.tools import which
 from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _by_unit(unit: str) -> Stat:
     """A unit's main process; where systemd names none, the head of what is in its control group."""
     unit = unit if "." in unit else f"{unit}.service"
     told = {}
-    if shutil.which("systemctl"):
+    if which("systemctl"):
         said = _ask(["systemctl", "show", "--property=LoadState,ActiveState,MainPID", unit])
         told = dict(line.partition("=")[::2] for line in said.splitlines())
         if told.get("LoadState") == "not-found":
@@ -89,7 +89,7 @@ def _groups(pid: int) -> list[str]:
 
 
 def _by_container(name: str) -> Stat:
-    if not shutil.which("docker"):
+    if not which("docker"):
         raise Trouble("missing", f"the container {name} cannot be asked for: there is no docker command on this host")
     said = _ask(["docker", "inspect", "--format", "{{.State.Pid}}", "--type", "container", name]).strip()
     if not said.isdigit():

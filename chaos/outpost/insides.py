@@ -50,7 +50,7 @@ def _seen(one: proc.Stat) -> dict[str, Any]:
     }
     unreadable = []
     readers: dict[str, Callable[[int], object]] = {
-        "environment": _environment,
+        "environment": proc.environment,
         "command": lambda pid: [word for word in proc.words(pid) if word],
         "memory_bytes": _memory,
         "cpu_s": _cpu,
@@ -69,11 +69,6 @@ def _seen(one: proc.Stat) -> dict[str, Any]:
     seen["sockets"] = sockets[:MOST_SOCKETS]
     seen["unreadable"] = unreadable
     return seen
-
-
-def _environment(pid: int) -> dict[str, str]:
-    raw = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
-    return dict(word.partition("=")[::2] for word in raw.split("\0") if "=" in word)
 
 
 def _memory(pid: int) -> int:

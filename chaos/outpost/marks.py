@@ -1,4 +1,7 @@
-"""How our own processes are known: by two variables in their environment, the run and who started them for it."""
+"""How our own processes are known: by two variables in their environment, the run and who started them for it.
+
+What an owner of a target starts for us (a restart command) carries neither: it is not ours to end.
+"""
 
 from __future__ import annotations
 

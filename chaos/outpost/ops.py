@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from chaos.outpost import (
     addresses,
     find,
+    guards,
     insides,
     locks,
     net,
@@ -21,6 +22,7 @@ from chaos.outpost import (
     stacks,
     starved,
     stretches,
+    sweep,
     traffic,
 )
 
@@ -48,6 +50,7 @@ OPS: dict[str, Op] = {
     "now": now,
     **addresses.OPS,
     **find.OPS,
+    **guards.OPS,
     **insides.OPS,
     **locks.OPS,
     **net.OPS,
@@ -57,6 +60,7 @@ OPS: dict[str, Op] = {
     **stacks.OPS,
     **starved.OPS,
     **stretches.OPS,
+    **sweep.OPS,
     **traffic.OPS,
 }
 STREAMS: dict[str, Stream] = {

@@ -120,6 +120,12 @@ def title(pid: int) -> str:
     return " ".join(words(pid)).strip()
 
 
+def environment(pid: int) -> dict[str, str]:
+    """Its environment as it was when it started; empty when it cannot be read."""
+    raw = read(f"/proc/{pid}/environ").decode(errors="replace")
+    return dict(word.partition("=")[::2] for word in raw.split("\0") if "=" in word)
+
+
 def full_name(one: Stat) -> str:
     """Its name; where the kernel cut that, as much more as its command line tells."""
     if len(one.name) >= COMM:
