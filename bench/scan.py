@@ -6,7 +6,8 @@ import re
 
 from bench.timing import paired
 from chaos import library
-from chaos.engine.probes.scan import Scanner
+from chaos.engine.probes.follow import known_lines
+from chaos.outpost.scan import Scanner
 
 MEGABYTES = 20
 HIT_EVERY = 230  # lines; 0.43 % hit lines, as in the field
@@ -32,7 +33,7 @@ def main() -> None:
     """Print the ratio, and that both find the same lines."""
     signatures = library.load_pack("sglang").value.signatures
     text = log([sample for signature in signatures for sample in signature.samples.match if "\n" not in sample])
-    scanner = Scanner(signatures)
+    scanner = Scanner(known_lines(signatures))
     together = re.compile("|".join(f"(?:{re.sub(r'[(][?]P<[a-z_]+>', '(?:', s.pattern)})" for s in signatures))
 
     def per_line() -> int:

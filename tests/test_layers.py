@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "library": {"library", "model"},
     "engine": {"engine", "agent", "judge", "journal", "library", "model", "outpost"},
     "outpost": {"outpost"},
-    "autopsy": {"autopsy", "engine", "library", "model"},
+    "autopsy": {"autopsy", "engine", "library", "model", "outpost"},
     "render": {"render", "model"},
     "campaign": {"campaign", "judge", "journal", "model"},
     "lab": {"lab", "model"},

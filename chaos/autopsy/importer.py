@@ -17,8 +17,8 @@ from chaos.autopsy.places import Places
 from chaos.autopsy.queues import Queues
 from chaos.autopsy.scrapes import MAX_BYTES as MAX_SCRAPE_BYTES
 from chaos.autopsy.scrapes import read_scrape
-from chaos.autopsy.stamps import Stamps
 from chaos.engine.probes.exposition import BadExposition
+from chaos.engine.probes.stamps import Stamps
 from chaos.model import events as ev
 from chaos.model.errors import InvalidFile, UserError
 from chaos.model.loading import parse_observations

@@ -12,16 +12,17 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from chaos.engine.probes.follow import known_lines
 from chaos.engine.probes.knowledge import known_signatures
 from chaos.engine.probes.literals import required_literal
-from chaos.engine.probes.scan import Scanner, stamp_of
 from chaos.model import events as ev
+from chaos.outpost.scan import Scanner, stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from chaos.autopsy.clock import ImportClock
-    from chaos.autopsy.stamps import Stamps
+    from chaos.engine.probes.stamps import Stamps
     from chaos.model.pack import LineReading, Pack
 
 MAX_BYTES = 256 << 20
@@ -152,11 +153,11 @@ def _hits(log: LogText, lines: _Lines, watched: list[bool], clock: ImportClock) 
     keys: dict[str, set[str]] = defaultdict(set)
     further: dict[str, tuple[int, ev.LogHit, int]] = {}
     signatures = known_signatures(log.pack, log.node.role, log.node.version)
-    for found in Scanner(signatures).scan(log.body):
+    for found in Scanner(known_lines(signatures)).scan(log.body):
         index = lines.at(found.start)
         if not watched[index]:
             continue
-        signature = found.signature
+        signature = signatures[found.known]
         hit = ev.LogHit(
             t_ns=clock.on_journal(lines.times[index]),
             src="import:logs",

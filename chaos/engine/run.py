@@ -396,7 +396,7 @@ class Run:
                     node=node.node.id,
                     metrics_url=node.metrics.url if node.metrics else "",
                     info_url=node.base_url + node.pack.endpoints.info if node.pack.endpoints.info else "",
-                    logs=tuple((log.stream, log.path) for log in node.logs),
+                    logs=tuple((log.stream, log.path) for log in node.logs if log.path),
                 )
                 for node in found.nodes
             ],

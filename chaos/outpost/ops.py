@@ -15,6 +15,7 @@ from chaos.outpost import (
     guards,
     insides,
     locks,
+    logs,
     net,
     processes,
     shell,
@@ -53,6 +54,7 @@ OPS: dict[str, Op] = {
     **guards.OPS,
     **insides.OPS,
     **locks.OPS,
+    **logs.OPS,
     **net.OPS,
     **processes.OPS,
     **shell.OPS,
@@ -65,5 +67,6 @@ OPS: dict[str, Op] = {
 }
 STREAMS: dict[str, Stream] = {
     "ticks": ticks,
+    **logs.STREAMS,
     **sockets.STREAMS,
 }

@@ -3,29 +3,81 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probe_helpers import Recorder, VirtualClock, until
+from probe_helpers import Recorder, VirtualClock, settle, until
 from test_probe_scan import SIGNATURES
 
+from chaos.engine.hosts import Here
 from chaos.engine.ports import SystemClock
-from chaos.engine.probes import logs, tail
-from chaos.engine.probes.logs import LogProbe, LogSource
-from chaos.engine.probes.scan import Scanner
-from chaos.engine.probes.tail import LogTail
+from chaos.engine.probes.follow import LogSource, asked, known_lines
+from chaos.engine.probes.logs import LogProbe
 from chaos.model.events import EvidenceLost, LogCovered, LogHit
+from chaos.model.target import LogFrom
+from chaos.outpost import follow, lines
+from chaos.outpost.budget import Budget
+from chaos.outpost.scan import Scanner
+from chaos.outpost.tail import LogTail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
 
-Watch = Callable[["Path"], "Watched"]
+Watch = Callable[["Path"], Awaitable["Watched"]]
+
+
+def source(log: LogFrom, host: object) -> LogSource:
+    """A source as discovery makes it: where it ends is asked first."""
+    (look,) = Here().call_now("log.probe", sources=[asked(log)])
+    return LogSource(
+        node="prefill-0", stream="log", log=log, host=host, signatures=tuple(SIGNATURES), cursors=look["cursors"]
+    )
+
+
+class Stepped(Here):
+    """This machine, but it looks at its logs only when told to, and one knows when all that it told was heard."""
+
+    def __init__(self) -> None:
+        self.followers: list[follow.Follower] = []
+        self._go, self._heard = asyncio.Event(), asyncio.Event()
+        self._finish = False
+
+    async def call(self, op: str, /, *, timeout_s: float = 10.0, **args: object) -> object:
+        if op != "log.finish":
+            return await super().call(op, timeout_s=timeout_s, **args)
+        self._finish = True
+        self._go.set()
+        return None
+
+    async def stream(self, name: str, /, **args: object) -> AsyncGenerator[object, None]:
+        follower = follow.Follower(args["sources"], args["known"], Budget())
+        self.followers.append(follower)
+        try:
+            while not (self._finish or args["finish"]):
+                self._heard.set()
+                await self._go.wait()
+                self._go.clear()
+                for message in follower.turn():
+                    yield json.loads(json.dumps(message))
+            for message in follower.finish(lambda: False):
+                yield json.loads(json.dumps(message))
+        finally:
+            follower.close()
+
+    async def turn(self) -> bool:
+        """Look once; whether there is more."""
+        await self._heard.wait()
+        self._heard.clear()
+        self._go.set()
+        await self._heard.wait()
+        return self.followers[-1].more
 
 
 class Watched:
@@ -35,8 +87,9 @@ class Watched:
         self.path = path
         self.emit = Recorder()
         self.clock = VirtualClock()
-        source = LogSource(node="prefill-0", stream="log", path=path, signatures=tuple(SIGNATURES))
-        self.probe = LogProbe([source], emit=self.emit, clock=self.clock)
+        self.host = Stepped()
+        self.probe = LogProbe([source(LogFrom(file=str(path)), self.host)], emit=self.emit, clock=self.clock)
+        self._run = asyncio.create_task(self.probe.run())
 
     def write(self, content: bytes) -> None:
         with self.path.open("ab") as file:
@@ -44,8 +97,14 @@ class Watched:
 
     async def look(self) -> None:
         await self.clock.advance(0.2)
-        while await self.probe.look():
+        while await self.host.turn():
             pass
+
+    async def close(self) -> None:
+        self._run.cancel()
+        await asyncio.wait([self._run])
+        if not self._run.cancelled():
+            self._run.result()
 
     @property
     def hits(self) -> list[tuple[str, int]]:
@@ -61,24 +120,25 @@ class Watched:
 
 
 @pytest.fixture
-def watch() -> Iterator[Watch]:
+async def watch() -> AsyncIterator[Watch]:
     """Makes probes on logs and lets go of their files at the end."""
     made: list[Watched] = []
 
-    def make(path: Path) -> Watched:
+    async def make(path: Path) -> Watched:
         made.append(Watched(path))
+        await settle()
         return made[-1]
 
     yield make
     for watched in made:
-        watched.probe.close()
+        await watched.close()
 
 
 @pytest.fixture
-def log(tmp_path: Path, watch: Watch) -> Watched:
+async def log(tmp_path: Path, watch: Watch) -> Watched:
     path = tmp_path / "prefill.log"
     path.write_bytes(b"thread-0 died long ago\n")
-    return watch(path)
+    return await watch(path)
 
 
 async def test_lines_of_a_former_life_do_not_count_and_new_ones_do(log: Watched) -> None:
@@ -151,7 +211,7 @@ async def test_a_long_line_is_cut(log: Watched) -> None:
 async def test_bytes_without_any_line_end_do_not_fill_the_memory(log: Watched) -> None:
     log.write(b"\x00" * (3 << 20) + b" thread-1 died\n")
     await log.look()
-    assert len(log.probe._files[0].tail._partial) <= tail.MAX_PARTIAL_BYTES
+    assert len(log.host.followers[0]._sources[0]._tail._lines._partial) <= lines.MAX_PARTIAL_BYTES
     assert [(" thread-1 died", 23 + (3 << 20))] == log.hits
 
 
@@ -210,7 +270,7 @@ async def test_a_log_cut_and_grown_beyond_the_cursor_between_two_looks_is_notice
 
 
 async def test_a_log_that_is_not_there_yet_is_read_from_its_beginning_once_it_is(tmp_path: Path, watch: Watch) -> None:
-    log = watch(tmp_path / "late.log")
+    log = await watch(tmp_path / "late.log")
     await log.look()
     log.write(b"thread-1 died\n")
     await log.look()
@@ -221,7 +281,7 @@ async def test_a_log_that_is_not_there_yet_is_read_from_its_beginning_once_it_is
 
 
 async def test_a_log_that_never_appears_is_evidence_lost(tmp_path: Path, watch: Watch) -> None:
-    log = watch(tmp_path / "never.log")
+    log = await watch(tmp_path / "never.log")
     began_ns = log.clock.now_ns()
     await log.look()
     await log.probe.finish()
@@ -241,7 +301,7 @@ async def test_a_directory_or_a_pipe_in_place_of_a_log_is_evidence_lost_and_bloc
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
-        log = watch(path)
+        log = await watch(path)
         await log.look()
         await log.probe.finish()
         assert ["log: not a regular file"] == log.lost
@@ -259,7 +319,7 @@ async def test_a_log_unreadable_for_a_while_is_read_on_where_it_was_and_the_gap_
 
     monkeypatch.setattr(os, "pread", broken)
     log.write(b"thread-2 died\n")
-    seen_ns = log.probe._last_look_ns
+    seen_ns = log.probe._feeds[0].last_look_ns
     await log.look()
     monkeypatch.setattr(os, "pread", real)
     await log.look()
@@ -282,7 +342,7 @@ async def test_a_log_without_permission_is_evidence_lost(
     log: Watched, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forbid(monkeypatch)
-    denied = watch(log.path)
+    denied = await watch(log.path)
     await denied.look()
     await denied.probe.finish()
     assert (["log: Permission denied"], []) == (denied.lost, denied.ranges)
@@ -293,7 +353,8 @@ async def test_a_log_that_may_be_read_only_later_is_read_from_where_it_ended_at_
 ) -> None:
     with monkeypatch.context() as denying:
         forbid(denying)
-        denied = watch(log.path)
+        denied = await watch(log.path)
+        await denied.look()
     denied.write(b"thread-1 died\n")
     await denied.look()
     assert [("thread-1 died", 23)] == denied.hits
@@ -303,7 +364,7 @@ async def test_a_log_that_may_be_read_only_later_is_read_from_where_it_ended_at_
 async def test_the_first_hits_are_kept_raw_and_the_rest_counted_every_second(
     log: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "RAW_HITS", 3)
+    monkeypatch.setattr(follow, "RAW_HITS", 3)
     log.write(b"thread-1 died\n" * 10)
     await log.look()
     assert [1, 1, 1] == [hit.count for hit in log.emit.of(LogHit)]
@@ -317,18 +378,16 @@ async def test_the_first_hits_are_kept_raw_and_the_rest_counted_every_second(
 
 
 async def test_echoes_of_one_occurrence_are_not_counted_again(log: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "RAW_HITS", 2)
+    monkeypatch.setattr(follow, "RAW_HITS", 2)
     log.write(b"".join(b"room=%d gone\n" % (n // 2) for n in range(10)))
     await log.look()
     await log.probe.finish()
     assert [("0", 1), ("0", 1), ("", 4)] == [(hit.key, hit.count) for hit in log.emit.of(LogHit)]
 
 
-async def test_a_flood_of_ten_thousand_lines_a_second_is_kept_up_with_and_stalls_no_loop(
-    tmp_path: Path, watch: Watch
-) -> None:
+async def test_a_flood_of_ten_thousand_lines_a_second_is_kept_up_with_and_stalls_no_loop(log: Watched) -> None:
     """Counts, not times: the machine may starve. Ten seconds' worth of lines are read in one go, off the loop."""
-    log = watch(tmp_path / "flood.log")
+    probe = LogProbe([source(LogFrom(file=str(log.path)), Here())], emit=log.emit, clock=SystemClock(), poll_s=0.001)
     filler = b"[2026-06-27 10:16:12 TP0] Decode batch, #running-req: 48, #token: 11234, token usage: 0.34, rest\n"
     for n in range(10):
         log.write(filler * 10_000 + b"thread-%d died\n" % n)
@@ -340,17 +399,17 @@ async def test_a_flood_of_ten_thousand_lines_a_second_is_kept_up_with_and_stalls
             await asyncio.sleep(0)
             ticks += 1
 
-    ticking = asyncio.create_task(tick())
-    await log.look()
+    ticking, running = asyncio.create_task(tick()), asyncio.create_task(probe.run())
+    await until(lambda: len(log.hits) == 10)
     ticking.cancel()
+    await probe.finish()
+    await running
     assert [f"thread-{n} died" for n in range(10)] == [line for line, _ in log.hits]
     assert ticks > 100
 
 
 async def test_a_look_that_is_cancelled_loses_no_line(log: Watched) -> None:
-    clock = SystemClock()
-    source = LogSource(node="prefill-0", stream="log", path=log.path, signatures=tuple(SIGNATURES))
-    probe = LogProbe([source], emit=log.emit, clock=clock, poll_s=0.001)
+    probe = LogProbe([source(LogFrom(file=str(log.path)), Here())], emit=log.emit, clock=SystemClock(), poll_s=0.001)
     run = asyncio.create_task(probe.run())
     for n in range(300):
         log.write(b"thread-%d died\n" % n)
@@ -358,8 +417,10 @@ async def test_a_look_that_is_cancelled_loses_no_line(log: Watched) -> None:
     await until(lambda: log.hits)
     run.cancel()
     await asyncio.wait([run])
+    log.write(b"thread-300 died\n")
     await probe.finish()
-    assert 300 == sum(hit.count for hit in log.emit.of(LogHit))
+    assert 301 == sum(hit.count for hit in log.emit.of(LogHit))
+    assert [] == log.lost
 
 
 @settings(max_examples=50, deadline=None)
@@ -369,17 +430,18 @@ def test_hits_do_not_depend_on_how_the_file_grew(
 ) -> None:
     content = noise[:100] + b"\nthread-1 died\n" + noise[100:] + b"\rroom=5 gone\n" + noise
     path = tmp_path_factory.mktemp("grow") / "x.log"
-    grown = LogTail(path, Scanner(SIGNATURES))
+    scanner = Scanner(known_lines(SIGNATURES))
+    grown = LogTail(path, scanner)
     got = []
     for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), len(content)], strict=True):
         with path.open("ab") as file:
             file.write(content[a:b])
         more = True
         while more:
-            news = grown.look(budget)
+            news = grown.look(Budget(), budget)
             more = news.more
             got += news.hits
     got += grown.finish()
     grown.close()
-    whole = Scanner(SIGNATURES).scan(content)
+    whole = scanner.scan(content)
     assert [(found.line, found.start) for found in whole] == [(hit.found.line, hit.offset) for hit in got]

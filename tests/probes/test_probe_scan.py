@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chaos.engine.probes.follow import known_lines
 from chaos.engine.probes.literals import MIN_LITERAL, required_literal
-from chaos.engine.probes.scan import Scanner, last_date, split_lines
 from chaos.library import load_packs
 from chaos.model.pack import Samples, Signature
+from chaos.outpost.scan import Scanner, last_date, split_lines
 
 PACKS = [loaded.value for loaded in load_packs().values()]
 PACKED = [signature for pack in PACKS for signature in pack.signatures]
@@ -67,10 +68,10 @@ def test_every_shipped_sample_gets_the_meaning_its_pack_gives_it() -> None:
     for pack in PACKS:
         for role in ("router", "prefill", "decode"):
             mine = [signature for signature in pack.signatures if role in signature.roles]
-            scanner = Scanner(mine)
+            scanner = Scanner(known_lines(mine))
             for line in (line for one in mine for line in one.samples.match):
                 first = next(one.id for one in mine if re.search(one.pattern, line))
-                assert [first] == [found.signature.id for found in scanner.scan(line.encode() + b"\n")]
+                assert [first] == [mine[found.known].id for found in scanner.scan(line.encode() + b"\n")]
 
 
 WORDS = ["died", "thread-12 died", "room=77 gone", "gone", "fine", "", "abcd", "\u00e9t\u00e9 died", "DIED", "\x00\xff"]
@@ -91,14 +92,14 @@ def test_hits_are_those_of_trying_every_pattern_on_every_line(words: list[str], 
         for line in split_lines(block)
         if any(re.search(s.pattern, line.decode(errors="replace")) for s in signatures)
     ]
-    got = Scanner(signatures).scan(block)
-    assert expected == [(found.line, found.signature.id) for found in got]
+    got = Scanner(known_lines(signatures)).scan(block)
+    assert expected == [(found.line, signatures[found.known].id) for found in got]
     assert all(block[found.start :].startswith(found.line) for found in got)
 
 
 def test_a_hit_has_its_key_and_the_first_signature_in_order() -> None:
-    found = Scanner(SIGNATURES).scan(b"room=77 gone because thread-1 died\nroom=78 gone\n")
-    assert [("first", ""), ("second", "78")] == [(one.signature.id, one.key) for one in found]
+    found = Scanner(known_lines(SIGNATURES)).scan(b"room=77 gone because thread-1 died\nroom=78 gone\n")
+    assert [("first", ""), ("second", "78")] == [(SIGNATURES[one.known].id, one.key) for one in found]
 
 
 def test_no_signatures_find_nothing() -> None:
@@ -127,7 +128,7 @@ def test_an_undated_line_has_the_stamp_of_the_nearest_dated_one_before_it() -> N
         b"[2026-06-27 10:00:02] b\nTraceback (most recent call last):\n  File x\nthread-1 died\n"
         b"thread-2 died\n[2026-06-27 10:00:03] thread-3 died\n"
     )
-    scanner = Scanner(SIGNATURES)
+    scanner = Scanner(known_lines(SIGNATURES))
     assert ["2026-06-27 10:00:02", "2026-06-27 10:00:02", "2026-06-27 10:00:03"] == [
         found.log_time for found in scanner.scan(block)
     ]

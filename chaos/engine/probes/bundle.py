@@ -57,7 +57,7 @@ class Probes:
         plan, clock = setup.plan, setup.clock
         nodes = found.nodes
         self._clock = clock
-        self._logs = LogProbe([log for node in nodes for log in node.logs], emit=emit, clock=clock)
+        self._logs = LogProbe([log for node in nodes for log in node.logs], emit=emit, clock=clock, run_id=setup.run_id)
         self._canary = CanaryProbe(
             _routes(setup, found),
             http=http,
@@ -92,7 +92,7 @@ class Probes:
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         """Start every probe in the run's task group; `finish` or `close` ends them."""
-        runs = (self._canary, self._liveness, self._metrics, self._logs, self._process, self._ourselves)
+        runs = (self._canary, self._logs, self._liveness, self._metrics, self._process, self._ourselves)
         self._tasks = [tasks.create_task(probe.run(), name=type(probe).__name__) for probe in runs]
         await asyncio.sleep(0)  # `last` may be asked for at once
 
@@ -137,7 +137,7 @@ class Probes:
         if self._finished:
             return
         self._finished = True
-        canaries, looking = self._tasks[:1], self._tasks[1:]
+        canaries, looking = self._tasks[:1], self._tasks[2:]  # logs are read to their end by what reads them
         for task in looking:
             task.cancel()
         if looking:

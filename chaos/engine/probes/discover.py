@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from chaos.engine.hosts import HostLost, Hosts, HostTrouble
+from chaos.engine.probes.follow import LogLook, LogSource, asked
 from chaos.engine.probes.inquiry import Inquiry, Said
 from chaos.engine.probes.knowledge import known_signatures, metric_uses, thread_uses, wanted_metrics
 from chaos.engine.probes.liveness import HealthSource
 from chaos.engine.probes.locate import NotLocated, locate
-from chaos.engine.probes.logs import LogSource
 from chaos.engine.probes.metrics import MetricsSource
 from chaos.engine.probes.pairs import ONLY_PAIR, pair_paths
 from chaos.engine.probes.process import ProcessSource
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from chaos.engine.hosts import Host
     from chaos.engine.ports import Clock
     from chaos.model.pack import Pack
     from chaos.model.target import ServerSpec, Target
@@ -88,13 +91,15 @@ async def discover(
     http: httpx.AsyncClient,
     clock: Clock,
     api_key: str | None = None,
+    hosts: Hosts | None = None,
 ) -> Discovery:
     """Ask every server of the target. Raises Unfit when one does not answer or is not what the target says."""
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    hosts = hosts or Hosts.here(target)
     inquiry = Inquiry(http, headers, plan.time_scale)
     servers = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in target.servers]
     async with asyncio.TaskGroup() as group:
-        looks = [group.create_task(_look(*server, inquiry)) for server in servers]
+        looks = [group.create_task(_look(*server, inquiry, hosts.at(server[0]))) for server in servers]
     looked = [look.result() for look in looks]
     problems = [problem for one in looked for problem in one.problems]
     if problems:
@@ -128,7 +133,7 @@ def _pack(packs: Mapping[str, Pack], target: Target, role: ev.Role) -> Pack:
     return packs[name]
 
 
-async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry: Inquiry) -> _Looked:
+async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry: Inquiry, host: Host) -> _Looked:
     base_url = spec.url.rstrip("/")
     said = await inquiry.ask(base_url, pack.endpoints)
     notes = [f"{name}: {note}" for note in said.notes]
@@ -136,7 +141,7 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
     version = said.info.version or ""
     health = HealthSource(node=name, base_url=base_url, endpoints=said.liveness) if said.liveness else None
     metrics = await _metrics(name, role, spec, pack, version, inquiry, notes, problems)
-    logs = _logs(name, role, spec, pack, version, notes, problems)
+    logs = await _logs(name, role, spec, pack, version, host, notes, problems)
     process = await asyncio.to_thread(_process, name, spec, notes, problems)
     observes = {"liveness": health, "metrics": metrics, "log": logs, "process": process}
     node = ev.Node(
@@ -203,35 +208,43 @@ async def _metrics(
     return MetricsSource(node=name, url=url, wanted=wanted, instance_labels=frozenset(pack.instance_labels))
 
 
-def _logs(
-    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, version: str, notes: list[str], problems: list[str]
+async def _logs(
+    name: str,
+    role: ev.Role,
+    spec: ServerSpec,
+    pack: Pack,
+    version: str,
+    host: Host,
+    notes: list[str],
+    problems: list[str],
 ) -> tuple[LogSource, ...]:
-    """All logs the target names."""
-    signatures = known_signatures(pack, role, version)
-    sources = []
-    for n, log in enumerate(spec.log):
-        stream = "log" if len(spec.log) == 1 else f"log-{n}"
-        if log.file is None:
-            problems.append(f"{name}: its log {log.told} cannot be read (this version reads files only)")
-            continue
-        sources.append(LogSource(node=name, stream=stream, path=Path(log.file), signatures=signatures))
-        why = _unreadable(Path(log.file))
-        if why:
-            problems.append(f"{name}: its log {log.told} cannot be read ({why})")
+    """All logs the target names, with a cursor where each ends now."""
     if not spec.log:
         notes.append(f"{name}: no log (the target names none)")
-    return tuple(sources)
-
-
-def _unreadable(log: Path) -> str:
-    """Why a log cannot be read; empty when it can. A pipe is not opened: that would wait for a writer."""
+        return ()
+    signatures = known_signatures(pack, role, version)
     try:
-        if log.exists() and not log.is_file():
-            return "not a regular file"
-        with log.open("rb"):
-            return ""
-    except OSError as error:
-        return error.strerror or str(error)
+        looks = msgspec.convert(await host.call("log.probe", sources=[asked(log) for log in spec.log]), list[LogLook])
+    except (HostLost, HostTrouble) as why:
+        problems.append(f"{name}: its log cannot be read ({why} on {host.label})")
+        return ()
+    there = f" on {host.label}" if host.remote else ""
+    problems += [
+        f"{name}: its log {log.told} cannot be read ({look.why}{there})"
+        for log, look in zip(spec.log, looks, strict=True)
+        if look.why
+    ]
+    return tuple(
+        LogSource(
+            node=name,
+            stream="log" if len(spec.log) == 1 else f"log-{n}",
+            log=log,
+            host=host,
+            signatures=signatures,
+            cursors=look.cursors,
+        )
+        for n, (log, look) in enumerate(zip(spec.log, looks, strict=True))
+    )
 
 
 def _process(name: str, spec: ServerSpec, notes: list[str], problems: list[str]) -> ProcessSource | None:

@@ -1,251 +1,274 @@
-"""Reads the servers' logs as they grow and reports the lines that a pack's signatures know.
+"""Makes events of what the hosts tell of the servers' logs: known lines, what was read, what was lost.
 
-Cursors are taken when the probe is made, before the run does anything, so lines of a former life never count. Files
-are read in a thread, a bounded amount per look, so a flood of log lines cannot stall a canary's stamps.
+Reading is done where the log is (`chaos/outpost/follow.py`), the same way here and over SSH. Where a log ended is asked
+before the run does anything, so lines of a former life never count. Every message holds the cursor behind it: when a
+host is lost, following goes on at the last one as soon as it answers again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from chaos.engine.probes.pace import Pace
-from chaos.engine.probes.scan import Scanner
-from chaos.engine.probes.tail import Covered, Hit, LogTail
+from chaos.engine.hosts import HostLost, HostTrouble
+from chaos.engine.probes.follow import LogSource, News, Range, known_lines, ordered
 from chaos.model.events import EvidenceLost, LogCovered, LogHit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from chaos.engine.hosts import Host
     from chaos.engine.ports import Clock, Emit
-    from chaos.engine.probes.tail import News
-    from chaos.model.pack import Signature
+    from chaos.engine.probes.follow import Cursors, Line
 
 POLL_S = 0.2
-BUDGET_BYTES = 8 << 20
-"""Read per file and look: 40 MB/s; an engine under load writes below 2 MB/s."""
-MAX_LINE_BYTES = 4 << 10
-RAW_HITS = 200
-"""Raw lines kept per signature and node; enough to see 100 aborts on two ranks, little enough for a journal."""
 COUNT_EVERY_S = 1.0
 COVERAGE_EVERY_S = 10.0
-MAX_KEYS = 100_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSource:
-    """A log file of a node and the signatures that its lines may match."""
-
-    node: str
-    stream: str
-    path: Path
-    signatures: tuple[Signature, ...]
+AGAIN_S = 1.0
+"""Between attempts to follow on a host that was lost; its own connection has the patience, and a limit."""
+FINISH_S = 15.0
+"""How long a host may take for the rest of its logs: it gives itself five seconds, and a connection has its delays."""
 
 
 @dataclass(slots=True)
-class _Followed:
-    source: LogSource
-    tail: LogTail
-    blind_since_ns: int
-    blind_cause: str = ""
+class _Text:
+    """One text of a source: what of it is read and not told yet, and whether it can be read."""
+
+    read: Range | None = None
+    blind: str = ""
+    whole: bool = False
+    blind_since_ns: int = 0
 
 
 @dataclass(slots=True)
-class _Tally:
-    """What is kept and counted of one signature on one node."""
+class _Feed:
+    """What is followed on one host."""
 
-    kept: int = 0
-    pending: int = 0
+    host: Host
+    sources: list[LogSource]
+    cursors: list[Cursors]
+    last_look_ns: int
+    texts: dict[tuple[int, int], _Text] = field(default_factory=dict)
+    name: str = ""  # of the stream that is open
+    attempts: int = 0
+    finishing: bool = False
+    followed: bool = False  # whether somebody sees to it that it is followed, again and again
+    lost: str = ""  # why nobody follows there now
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Lines of one signature on one node that were not kept raw, since they were last told of."""
+
+    count: int = 0
     sample: LogHit | None = None
-    keys: set[str] = field(default_factory=set)
 
 
 class LogProbe:
-    """Emits `LogHit`, `LogCovered` and `EvidenceLost` for the files it was given."""
+    """Emits `LogHit`, `LogCovered` and `EvidenceLost` for the logs it was given."""
 
-    def __init__(self, sources: Sequence[LogSource], *, emit: Emit, clock: Clock, poll_s: float = POLL_S) -> None:
+    def __init__(
+        self, sources: Sequence[LogSource], *, emit: Emit, clock: Clock, run_id: str = "", poll_s: float = POLL_S
+    ) -> None:
         self._emit = emit
         self._clock = clock
+        self._run_id = run_id
         self._poll_s = poll_s
         now_ns = clock.now_ns()
-        self._files = [
-            _Followed(source, LogTail(source.path, Scanner(source.signatures)), now_ns) for source in sources
+        by_host: dict[int, list[LogSource]] = {}
+        for source in sources:
+            by_host.setdefault(id(source.host), []).append(source)
+        self._feeds = [
+            _Feed(mine[0].host, mine, [dict(source.cursors) for source in mine], now_ns) for mine in by_host.values()
         ]
-        for file in self._files:
-            file.blind_cause = file.tail.blind
-        self._last_look_ns = now_ns
-        self._tallies: dict[tuple[str, str], _Tally] = {}
+        self._counted: dict[tuple[str, str], _Counted] = {}
         self._counted_ns = self._covered_ns = now_ns
-        self._reading = asyncio.Lock()
 
     async def run(self) -> None:
-        """Read until cancelled; after the last look call `finish`."""
-        pace = Pace(self._clock, self._poll_s)
-        while True:
-            await pace.next()
-            while await self.look():
-                await self._clock.sleep(0)
+        """Follow until `finish`, or until cancelled; then `finish` reads the rest in a new look."""
+        async with asyncio.TaskGroup() as tasks:
+            for feed in self._feeds:
+                tasks.create_task(self._follow(feed))
 
-    async def look(self) -> bool:
-        """Read what is new in every file, up to the budget of one look; True when some file has more."""
-        async with self._reading:
-            more = False
-            for file in self._files:
-                more = await self._look_at(file) or more
-            now_ns = self._last_look_ns = self._clock.now_ns()
+    def checkpoint(self) -> None:
+        """Emit what was read since the last checkpoint: a range per readable text, empty ones too."""
+        self._covered_ns = self._clock.now_ns()
+        for feed in self._feeds:
+            for (source, number), text in feed.texts.items():
+                if text.read is not None and not text.blind and not feed.lost:
+                    self._emit_covered(feed.sources[source], number, text.read)
+                    text.read = Range(text.read.end, text.read.end, 0, 0, text.read.note, ends=False)
+
+    async def finish(self) -> None:
+        """Read every log to where it ends now, and report the rest: counts, coverage, logs never readable."""
+        await asyncio.gather(*(self._finish(feed) for feed in self._feeds))
+        self._flush_counts()
+        self.checkpoint()
+        now_ns = self._clock.now_ns()
+        for feed in self._feeds:
+            for (source, _), text in feed.texts.items():
+                if text.blind:
+                    self._lost(feed.sources[source], text.blind_since_ns, f": {text.blind}")
+            if feed.lost:
+                for node in dict.fromkeys(source.node for source in feed.sources):
+                    self._emit(_lost(node, feed.last_look_ns, now_ns, f"nobody could read its log: {feed.lost}"))
+
+    # ------------------------------------------------------------------------------------------ inside
+
+    async def _follow(self, feed: _Feed) -> None:
+        """Follow on one host to the end, again and again where it is lost."""
+        feed.followed = True
+        try:
+            await self._hear(feed)
+            while not feed.done.is_set():
+                await self._clock.sleep(AGAIN_S)
+                await self._hear(feed)
+        finally:
+            feed.followed = False
+
+    async def _hear(self, feed: _Feed) -> None:
+        """Follow once, from the cursors on."""
+        feed.attempts += 1
+        feed.name = f"{self._run_id}:{id(self):x}:{feed.attempts}"
+        stream = feed.host.stream(
+            "follow",
+            name=feed.name,
+            sources=[ordered(*one) for one in zip(feed.sources, feed.cursors, strict=True)],
+            known={source.node: known_lines(source.signatures) for source in feed.sources},
+            poll_s=self._poll_s,
+            finish=feed.finishing,
+        )
+        try:
+            async with aclosing(stream) as heard:
+                async for message in heard:
+                    self._take(feed, msgspec.convert(message, News))
+            feed.lost = "" if feed.finishing else "reading it stopped by itself"
+            if feed.finishing:
+                feed.done.set()
+        except (HostLost, HostTrouble) as why:
+            feed.lost = str(why)
+        finally:
+            feed.name = ""
+
+    async def _finish(self, feed: _Feed) -> None:
+        feed.finishing = True
+        try:
+            async with asyncio.timeout(FINISH_S):
+                if feed.name:
+                    await feed.host.call("log.finish", name=feed.name)
+                if feed.followed:
+                    await feed.done.wait()
+                else:
+                    await self._hear(feed)
+        except TimeoutError:
+            feed.lost = f"the rest did not come within {FINISH_S:g} s"
+        except (HostLost, HostTrouble) as why:
+            feed.lost = str(why)
+        feed.done.set()
+
+    def _take(self, feed: _Feed, news: News) -> None:
+        feed.lost = ""
+        if news.source >= 0:
+            self._report(feed, news)
+        now_ns = self._clock.now_ns()
+        if news.looked is not None:
+            feed.last_look_ns = now_ns
         if now_ns - self._counted_ns >= COUNT_EVERY_S * 1e9:
             self._flush_counts()
         if now_ns - self._covered_ns >= COVERAGE_EVERY_S * 1e9:
             self.checkpoint()
-        return more
 
-    def checkpoint(self) -> None:
-        """Emit what was covered since the last checkpoint: a range per readable file, empty ones too."""
-        self._covered_ns = self._clock.now_ns()
-        for file in self._files:
-            if not file.blind_cause:
-                self._emit_covered(file.source, file.tail.checkpoint())
-
-    async def finish(self) -> None:
-        """Read every file to where it ends now, and report the rest: counts, coverage, files never readable."""
-        while await self.look():
-            pass
-        for file in self._files:
-            for hit in file.tail.finish():
-                self._hit(file.source, hit)
-        self._flush_counts()
-        self.checkpoint()
-        for file in self._files:
-            if file.blind_cause:
-                self._lost(file, self._clock.now_ns())
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the files without a further look."""
-        for file in self._files:
-            file.tail.close()
-
-    # ------------------------------------------------------------------------------------------ inside
-
-    async def _look_at(self, file: _Followed) -> bool:
-        """One look. A cancelled one still waits for its thread and reports what that read: the cursor has moved."""
-        looking = asyncio.ensure_future(asyncio.to_thread(file.tail.look, BUDGET_BYTES))
-        looking.add_done_callback(partial(self._looked, file))
-        try:
-            return (await asyncio.shield(looking)).more
-        except asyncio.CancelledError:
-            while not looking.done():
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([looking])
-            raise
-
-    def _looked(self, file: _Followed, looking: asyncio.Future[News]) -> None:
-        if not looking.cancelled() and looking.exception() is None:  # else whoever awaits it hears of it
-            self._report(file, looking.result())
-
-    def _report(self, file: _Followed, news: News) -> None:
-        now_ns = self._clock.now_ns()
+    def _report(self, feed: _Feed, news: News) -> None:
+        source = feed.sources[news.source]
+        feed.cursors[news.source][str(news.text)] = news.cursor
+        text = feed.texts.setdefault((news.source, news.text), _Text())
         if news.gap:
-            self._emit(
-                EvidenceLost(
-                    t_ns=now_ns,
-                    src="probe:logs",
-                    probe="logs",
-                    node=file.source.node,
-                    from_ns=self._last_look_ns,
-                    to_ns=now_ns,
-                    cause=f"{file.source.stream} {news.gap}",
-                )
-            )
-        for covered in news.covered:
-            self._emit_covered(file.source, covered)
-        for hit in news.hits:
-            self._hit(file.source, hit)
-        if news.blind and not file.blind_cause:
-            file.blind_since_ns = self._last_look_ns
-        elif not news.blind and file.blind_cause and file.blind_cause != "missing":
-            self._lost(file, now_ns)  # a file that was not there and appeared is read from its beginning: nothing lost
-        file.blind_cause = news.blind
+            self._lost(source, feed.last_look_ns, f" {news.gap}")
+        for span in news.ranges:
+            self._cover(source, news.text, text, span)
+        for line in news.hits:
+            self._emit(self._hit(source, news.text, line))
+        for line in news.counted:
+            counted = self._counted.setdefault((source.node, source.signatures[line.known].id), _Counted())
+            counted.count += line.count
+            counted.sample = self._hit(source, news.text, line)
+        if news.blind and not text.blind:
+            text.blind_since_ns = feed.last_look_ns
+        elif text.blind and not news.blind and not text.whole:
+            self._lost(source, text.blind_since_ns, f": {text.blind}")
+        text.blind, text.whole = news.blind, news.whole
 
-    def _lost(self, file: _Followed, now_ns: int) -> None:
-        self._emit(
-            EvidenceLost(
-                t_ns=now_ns,
-                src="probe:logs",
-                probe="logs",
-                node=file.source.node,
-                from_ns=file.blind_since_ns,
-                to_ns=now_ns,
-                cause=f"{file.source.stream}: {file.blind_cause}",
-            )
-        )
+    def _cover(self, source: LogSource, number: int, text: _Text, span: Range) -> None:
+        """Join what was read to what was read before; what does not join it, or ends there, is told at once."""
+        read = text.read
+        if read is not None and read.start <= span.start <= read.end <= span.end:
+            lines = read.lines + span.lines
+            span = msgspec.structs.replace(span, start=read.start, lines=lines)
+        elif read is not None and read.end > read.start:
+            self._emit_covered(source, number, read)
+        text.read = span
+        if span.ends:
+            self._emit_covered(source, number, span)
+            text.read = None
 
-    def _emit_covered(self, source: LogSource, covered: Covered) -> None:
+    def _lost(self, source: LogSource, from_ns: int, what: str) -> None:
+        self._emit(_lost(source.node, from_ns, self._clock.now_ns(), f"{source.stream}{what}"))
+
+    def _emit_covered(self, source: LogSource, number: int, span: Range) -> None:
         self._emit(
             LogCovered(
                 t_ns=self._clock.now_ns(),
                 src="probe:logs",
                 node=source.node,
-                stream=source.stream,
-                start=covered.start,
-                end=covered.end,
-                lost=covered.lost,
-                lines=covered.lines,
-                note=covered.note,
+                stream=_stream(source, number),
+                start=span.start,
+                end=span.end,
+                lost=span.lost,
+                lines=span.lines,
+                note=span.note,
             )
         )
 
-    def _hit(self, source: LogSource, hit: Hit) -> None:
-        """Emit the first hits raw, count the rest.
-
-        What is counted are lines, but of a signature that tells occurrences apart only those with a new key: the
-        count then says how many things happened, not how many ranks told of them.
-        """
-        signature, key = hit.found.signature, hit.found.key
-        tally = self._tallies.setdefault((source.node, signature.id), _Tally())
-        echo = bool(key) and key in tally.keys
-        if key and len(tally.keys) < MAX_KEYS:
-            tally.keys.add(key)
-        event = LogHit(
+    def _hit(self, source: LogSource, number: int, line: Line) -> LogHit:
+        signature = source.signatures[line.known]
+        return LogHit(
             t_ns=self._clock.now_ns(),
             src="probe:logs",
             node=source.node,
-            stream=source.stream,
+            stream=_stream(source, number),
             signature=signature.id,
             klass=signature.klass,
-            line=hit.found.line[:MAX_LINE_BYTES].decode(errors="replace"),
+            line=line.text,
             title=signature.title,
-            offset=hit.offset,
-            key=key,
+            offset=line.offset,
+            key=line.key,
             side=signature.side,
             ends=signature.ends,
             upstream=signature.upstream,
             fixed_in=signature.fixed_in,
-            log_time=hit.found.log_time,
+            log_time=line.log_time,
         )
-        if tally.kept < RAW_HITS:
-            tally.kept += 1
-            self._emit(event)
-        elif not echo:
-            tally.pending += 1
-            tally.sample = event
 
     def _flush_counts(self) -> None:
         self._counted_ns = self._clock.now_ns()
-        for tally in self._tallies.values():
-            if tally.sample is not None:
-                self._emit(
-                    msgspec.structs.replace(
-                        tally.sample,
-                        t_ns=self._counted_ns,
-                        count=tally.pending,
-                        key=tally.sample.key if tally.pending == 1 else "",
-                    )
-                )
-                tally.pending, tally.sample = 0, None
+        for counted in self._counted.values():
+            if counted.sample is not None:
+                key = counted.sample.key if counted.count == 1 else ""
+                self._emit(msgspec.structs.replace(counted.sample, t_ns=self._counted_ns, count=counted.count, key=key))
+                counted.count, counted.sample = 0, None
+
+
+def _stream(source: LogSource, text: int) -> str:
+    """What a text of a source is called in the journal: by number, for a file's name may tell of its host."""
+    return f"{source.stream}/{text}" if text else source.stream
+
+
+def _lost(node: str, from_ns: int, to_ns: int, cause: str) -> EvidenceLost:
+    return EvidenceLost(
+        t_ns=to_ns, src="probe:logs", probe="logs", node=node, from_ns=from_ns, to_ns=to_ns, cause=cause
+    )

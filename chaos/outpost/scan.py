@@ -1,22 +1,17 @@
-"""Gives log lines their meaning: finds the lines of a block that a pack's signatures know.
+"""Finds the lines of a block that somebody knows the meaning of.
 
 A block is first searched for pieces of text that the patterns require (`bytes.find`, one pass per piece); patterns run
-only on lines that hold one. Patterns without such a piece run on every line. As packs say, the first signature in
-order that matches a line is its meaning.
+only on lines that hold one. Patterns without such a piece run on every line. The first pattern in order that matches a
+line is its meaning. What is known comes as data, for it is the same here and on a host that holds nothing of ours.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from chaos.engine.probes.literals import required_literal
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from chaos.model.pack import Signature
+    from collections.abc import Iterable, Sequence
 
 MAX_LINE_BYTES = 64 << 10
 """A pattern sees this much of a line: no engine writes longer ones, and binary garbage has no line ends at all."""
@@ -28,46 +23,62 @@ _DATE = re.compile(_BEFORE + rb"((?:\d{4}[-/]\d\d[-/]\d\d|\d{3,4})" + _CLOCK + r
 PyTorch's `[rank3]:[E620 18:10:00.12`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A line that a signature knows. `start` is its place in the block."""
+class Known(NamedTuple):
+    """A line that means something: the pattern searched in it, the group that is its key, text that it must hold."""
+
+    pattern: str
+    key: str = ""
+    literal: str = ""  # empty: the pattern is tried on every line
+
+
+class Found(NamedTuple):
+    """A known line. `start` is its place in the block, `known` which one it is."""
 
     start: int
     line: bytes
-    signature: Signature
+    known: int
     key: str
     log_time: str
+    dated: bool  # by itself; else by the nearest stamp before it
 
 
 class Scanner:
-    """Scans blocks of whole lines for one node's signatures."""
+    """Scans blocks of whole lines for what is known of one node.
 
-    def __init__(self, signatures: Sequence[Signature]) -> None:
-        self._signatures = [(signature, re.compile(signature.pattern)) for signature in signatures]
-        literals = {required_literal(signature.pattern) for signature in signatures}
-        self._every_line = None in literals
-        self._literals = [literal.encode() for literal in sorted(literals - {None}, key=str) if literal]
+    `wrap` matches what a log service puts before each line, its first group the stamp: lines are read without it.
+    """
+
+    def __init__(self, known: Iterable[Sequence[str]], wrap: re.Pattern[bytes] | None = None) -> None:
+        all_known = [Known(*one) for one in known]
+        self._known = [(re.compile(one.pattern), one.key) for one in all_known]
+        self._every_line = any(not one.literal for one in all_known)
+        self._literals = [literal.encode() for literal in sorted({one.literal for one in all_known} - {""})]
+        self._wrap = wrap
+        self.stamp = wrap or _DATE
 
     def scan(self, block: bytes, dated_before: str = "") -> list[Found]:
         """The known lines of `block`, in order. `dated_before` is the last stamp seen before it."""
-        if not self._signatures:
+        if not self._known:
             return []
         found: list[Found] = []
         date, dated_to = dated_before, 0
         for start, end in self._candidates(block):
             # A file cut under a writer that keeps its own offset begins with a hole, which reads as zeros.
             line = block[start:end].lstrip(b"\0")
+            stamp = self.stamp.match(line)
+            if self._wrap is not None and stamp is not None:
+                line = line[stamp.end() :]
             meaning = self._meaning(line[:MAX_LINE_BYTES].decode(errors="replace"))
             if meaning is not None:
-                date, dated_to = last_date(block, dated_to, end) or date, end
-                found.append(Found(end - len(line), line, *meaning, date))
+                date, dated_to = last_date(block, dated_to, end, self.stamp) or date, end
+                found.append(Found(end - len(line), line, *meaning, date, stamp is not None))
         return found
 
-    def _meaning(self, text: str) -> tuple[Signature, str] | None:
-        for signature, pattern in self._signatures:
+    def _meaning(self, text: str) -> tuple[int, str] | None:
+        for number, (pattern, key) in enumerate(self._known):
             match = pattern.search(text)
             if match is not None:
-                return signature, (match[signature.key] or "") if signature.key else ""
+                return number, (match[key] or "") if key else ""
         return None
 
     def _candidates(self, block: bytes) -> list[tuple[int, int]]:
@@ -113,12 +124,12 @@ def stamp_of(line: bytes) -> str:
     return match[1].decode() if match else ""
 
 
-def last_date(block: bytes, start: int, end: int) -> str:
+def last_date(block: bytes, start: int, end: int, stamp: re.Pattern[bytes] = _DATE) -> str:
     """The stamp of the last dated line that begins in `block[start:end]`; empty when none does."""
     at = end
     while at >= start:
         line = line_start(block, at)
-        match = _DATE.match(block, line, end)
+        match = stamp.match(block, line, end)
         if match is not None and line >= start:
             return match[1].decode()
         at = line - 1
