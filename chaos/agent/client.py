@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Callable, Protocol
 from .answer import Answer, shorten
 from .http1 import BadHttp
 from .sse import EventTooLong
-from .wire import ConnectError, Stage, Wire
+from .wire import ConnectError, Stage, WayLost, Wire
 
 if TYPE_CHECKING:
     from array import array
@@ -100,6 +100,8 @@ class Call:
         try:
             try:
                 await self._wire.open(self._tools.remote, self._data)
+            except WayLost as error:
+                self.settle("connect", str(error), "harness")
             except ConnectError as error:
                 refused = isinstance(error.__cause__, ConnectionRefusedError)
                 self.settle("refused" if refused else "connect", str(error), "error")

@@ -50,6 +50,7 @@ class Config:
     phase_slots: int = 1
     orphan_drain_s: float = 20.0
     path: str = "routed"
+    unix_socket: str | None = None  # of a relay that connects to the host of `base_url` in our place
     temperature: float = 0.0
     ignore_eos: bool = True
     owner: str | None = None  # of codewords: the SPACE of SPACE-SESSION-ROUND; none are asked for without
@@ -173,6 +174,7 @@ def parse_config(line: bytes) -> Config:
         phase_slots=read.count("phase_slots", 1, 1),
         orphan_drain_s=read.seconds("orphan_drain_s", 20.0),
         path=read.text("path", "routed"),
+        unix_socket=read.maybe_text("unix_socket"),
         temperature=read.seconds("temperature", 0.0),
         ignore_eos=read.flag("ignore_eos", default=True),
         owner=read.maybe_text("owner"),

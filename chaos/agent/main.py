@@ -91,7 +91,9 @@ def resolve(config: Config) -> tuple[Remote, str, str]:
     name = url.hostname or ""
     port = url.port or (443 if url.scheme == "https" else 80)
     found: list[Address] = []
-    for family, _, _, _, address in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM):
+    # Behind a relay the name is one of the relay's network, and nothing to us.
+    told = [] if config.unix_socket else socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    for family, _, _, _, address in told:
         if (family, address) not in found:
             found.append((family, address))
     tls = None
@@ -101,7 +103,7 @@ def resolve(config: Config) -> tuple[Remote, str, str]:
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
     host = url.netloc.rpartition("@")[2]
-    return Remote(found, tls, name), host, url.path.rstrip("/")
+    return Remote(found, tls, name, config.unix_socket or ""), host, url.path.rstrip("/")
 
 
 class _Agent:

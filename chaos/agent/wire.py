@@ -9,6 +9,7 @@ import array
 import asyncio
 import contextlib
 import enum
+import errno
 import fcntl
 import socket
 import struct
@@ -16,7 +17,7 @@ import termios
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol, cast
 
-from . import blackhole
+from . import blackhole, door
 
 if TYPE_CHECKING:
     import ssl
@@ -29,11 +30,15 @@ _CLOSE_GRACE_S = 2.0  # for the peer's half of a TLS farewell
 
 
 class Remote(NamedTuple):
-    """Where to connect. Names were resolved once: a lookup per request would be part of what is measured."""
+    """Where to connect. Names were resolved once: a lookup per request would be part of what is measured.
+
+    With `unix_socket` a relay behind it connects, in our place.
+    """
 
     addresses: list[Address]
     tls: ssl.SSLContext | None
     name: str
+    unix_socket: str = ""
 
 
 class Listener(Protocol):
@@ -51,6 +56,10 @@ class Listener(Protocol):
 
 class ConnectError(Exception):
     """No connection came about."""
+
+
+class WayLost(ConnectError):
+    """The relay that would connect in our place is not there: whatever it leads to is not to blame."""
 
 
 class Stage(enum.Enum):
@@ -87,7 +96,9 @@ class Wire(asyncio.Protocol):
         self._task: asyncio.Task[object] | None = None
         self._farewell: Farewell | None = None
         self._how = ""
+        self._no_reset = False  # a relay could not be asked for one
         self._tls = False
+        self._port = 0  # of our end of the connection, wherever that is
         self.stage = Stage.NEW
 
     async def open(self, remote: Remote, data: bytes) -> None:
@@ -95,12 +106,12 @@ class Wire(asyncio.Protocol):
         self._task = asyncio.current_task()
         self._tls = remote.tls is not None
         self.stage = Stage.CONNECTING
-        sock = await self._connect(remote.addresses)
+        sock = await (self._reach(remote.unix_socket) if remote.unix_socket else self._connect(remote.addresses))
         try:
             if remote.tls is None:
                 # Straight to the socket: a transport may keep bytes until the loop's next turn, and the stamp lie.
                 await self._loop.sock_sendall(sock, data)
-                self._listener.sent(monotonic_ns(), sock.getsockname()[1])
+                self._listener.sent(monotonic_ns(), self._port)
             self.stage = Stage.ATTACHING
         finally:
             if self.stage is not Stage.ATTACHING:
@@ -108,7 +119,10 @@ class Wire(asyncio.Protocol):
         self._task = None
         name = remote.name if remote.tls is not None else None
         try:
-            await self._loop.create_connection(lambda: self, sock=sock, ssl=remote.tls, server_hostname=name)
+            if remote.unix_socket:
+                await self._loop.create_unix_connection(lambda: self, sock=sock, ssl=remote.tls, server_hostname=name)
+            else:
+                await self._loop.create_connection(lambda: self, sock=sock, ssl=remote.tls, server_hostname=name)
         except (OSError, asyncio.CancelledError) as error:  # ssl.SSLError is an OSError
             self._closed()
             if isinstance(error, OSError):
@@ -116,7 +130,7 @@ class Wire(asyncio.Protocol):
             raise
         if remote.tls is not None and self._transport is not None and not self._how:
             self._transport.write(data)
-            self._listener.sent(monotonic_ns(), self._transport.get_extra_info("sockname")[1])
+            self._listener.sent(monotonic_ns(), self._port)
 
     async def _connect(self, addresses: list[Address]) -> socket.socket:
         failure: OSError | None = None
@@ -137,10 +151,28 @@ class Wire(asyncio.Protocol):
                 self._close_socket(sock)
                 raise
             else:
-                self._sock = sock
+                self._sock, self._port = sock, sock.getsockname()[1]
                 return sock
         self.stage = Stage.CLOSED
         raise ConnectError(str(failure)) from failure
+
+    async def _reach(self, path: str) -> socket.socket:
+        """Have the relay connect; it tells how that went before anything else."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        try:
+            self._port = await door.enter(self._loop, sock, path)
+        except door.NoWay as error:
+            self._close_socket(sock)
+            raise WayLost(str(error)) from error
+        except OSError as error:
+            self._close_socket(sock)
+            raise ConnectError(str(error)) from error
+        except BaseException:
+            self._close_socket(sock)
+            raise
+        self._sock = sock
+        return sock
 
     # ------------------------------------------------------------------------------------------ asyncio calls these
 
@@ -176,6 +208,8 @@ class Wire(asyncio.Protocol):
         sock = self._sock
         if sock is None or self._held:
             return
+        if how == "blackhole" and sock.family == socket.AF_UNIX:
+            raise OSError(errno.EOPNOTSUPP, "a relay connects in our place: there is no TCP connection to mute here")
         if how == "blackhole":
             blackhole.attach(sock)
         else:
@@ -233,7 +267,9 @@ class Wire(asyncio.Protocol):
         sock = self._sock
         if sock is not None:
             self._farewell = Farewell()
-            if how == "rst":
+            if how == "rst" and sock.family == socket.AF_UNIX:
+                self._no_reset = not door.ask_for_reset(sock)
+            elif how == "rst":
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_0)
         if self._task is not None:  # connecting, or a large body is still being sent
             self._task.cancel()
@@ -287,7 +323,8 @@ class Wire(asyncio.Protocol):
             return
         if self._how == "fin" and sock is not None:
             self._drain(sock)
-        farewell.kind = "rst" if self._how == "rst" or (sock is not None and unread_bytes(sock)) else "fin"
+        reset = self._how == "rst" and not self._no_reset
+        farewell.kind = "rst" if reset or (sock is not None and unread_bytes(sock)) else "fin"
         farewell.at_ns = monotonic_ns()
         if farewell.on_closed is not None:
             farewell.on_closed()
