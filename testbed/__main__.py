@@ -47,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("host")
     run.add_argument("command", nargs=argparse.REMAINDER)
     run.set_defaults(act=_exec)
+    closed = acts.add_parser("only-ssh", help="the laptop reaches nothing but SSH on the hosts; `off` undoes it")
+    closed.add_argument("switch", nargs="?", choices=("on", "off"), default="on")
+    closed.set_defaults(act=lambda asked: Bed.attach(asked.dir).only_ssh(on=asked.switch == "on"))
     for name, about in (("cut", "drop every packet between the laptop and hosts"), ("mend", "the reverse of cut")):
         act = acts.add_parser(name, help=about)
         act.add_argument("hosts", nargs="*", help="default: all")
@@ -93,8 +96,8 @@ def _status(asked: argparse.Namespace) -> None:
     for host in (LAPTOP, *bed.hosts):
         node = "" if host == LAPTOP else f"node {bed.pid(host) or 'dead'}"
         print(f"{host:<12}{bed.address(host):<14}{node}")
-        for line in str(left.get(host, "")).splitlines():
-            print(f"    left: {line}")
+        for kind, found in left[host].items() if host in left else ():
+            print("".join(f"    left: {kind}: {each}\n" for each in found), end="")
 
 
 def _exec(asked: argparse.Namespace) -> None:

@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from testbed import control, keys, mounts, network, sshd, target
+from testbed import control, keys, network
 from testbed.errors import BedError
-from testbed.folder import BIN, HERE, REPOSITORY, Folder, HostFolder
+from testbed.folder import REPOSITORY, Folder, HostFolder
 from testbed.look import Leftovers
 from testbed.needs import missing, program
 from testbed.plan import DISK_MB, LAPTOP, READY_TIMEOUT_S, TIME_LIMIT_S, Plan, lay_out
@@ -69,9 +69,11 @@ class Bed:
         """
         if why := missing():
             raise BedError(f"no test bed can be started here: {why}")
-        spec = target.parse(build, dict(options or {}))
+        from testbed import furnish  # noqa: PLC0415, it takes half a second, which every `exec` would pay
+
+        furnish.check(build, options or {})
         plan = Plan(
-            build=spec.build,
+            build=build,
             options=dict(options or {}),
             hosts=lay_out(prefill, decode),
             time_limit_s=time_limit_s,
@@ -82,7 +84,7 @@ class Bed:
         made = Folder((folder or temporary or Path()).absolute())
         if is_up(made):
             raise BedError(f"a bed is up in {made.path} already", hint="end it, or name another folder")
-        _furnish(made, plan)
+        furnish.furnish(made, plan)
         bed = cls(made)
         bed._temporary = temporary
         try:
@@ -236,22 +238,29 @@ class Bed:
 
     def cut(self, *hosts: str) -> None:
         """Drop every packet between the laptop and these hosts, or all; the hosts reach each other."""
-        self._set_cuts(self._cuts() | set(hosts or self.hosts))
+        barrier = self._barrier()
+        self._set_barrier({**barrier, "cut": sorted({*barrier["cut"], *(hosts or self.hosts)})})
 
     def mend(self, *hosts: str) -> None:
         """The reverse of `cut`."""
-        self._set_cuts(self._cuts() - set(hosts or self.hosts))
+        barrier = self._barrier()
+        self._set_barrier({**barrier, "cut": sorted(set(barrier["cut"]) - set(hosts or self.hosts))})
 
-    def _cuts(self) -> set[str]:
-        cuts = self.folder.path / "cuts.json"
-        return set(json.loads(cuts.read_text())) if cuts.exists() else set()
+    def only_ssh(self, *, on: bool = True) -> None:
+        """Drop what the laptop sends to any port of a host but SSH's: engines are reached through SSH or not at all."""
+        self._set_barrier({**self._barrier(), "only_ssh": on})
 
-    def _set_cuts(self, cuts: set[str]) -> None:
-        script = network.cutting([(self.address(LAPTOP), self.address(host)) for host in sorted(cuts)])
+    def _barrier(self) -> dict[str, Any]:
+        file = self.folder.barrier
+        return json.loads(file.read_text()) if file.exists() else {"cut": [], "only_ssh": False}
+
+    def _set_barrier(self, barrier: dict[str, Any]) -> None:
+        cut = [self.address(host) for host in barrier["cut"]]
+        script = network.barrier(self.address(LAPTOP), cut, only_ssh=barrier["only_ssh"])
         switch = f"--net=/proc/{self.state['supervisor']}/ns/net"
         command = [program("nsenter"), switch, program("nft"), "-f", "-"]
         subprocess.run(command, input=script, text=True, check=True, capture_output=True, timeout=_END_TIMEOUT_S)
-        (self.folder.path / "cuts.json").write_text(json.dumps(sorted(cuts)))
+        self.folder.barrier.write_text(json.dumps(barrier))
 
     def change_host_key(self, host: str) -> None:
         """Give a host another key; `known_hosts` keeps the old one."""
@@ -308,25 +317,3 @@ def is_up(folder: Folder) -> bool:
         except BlockingIOError:
             return True
     return False
-
-
-def _furnish(folder: Folder, plan: Plan) -> None:
-    """Everything that the hosts and their users will read."""
-    shutil.rmtree(folder.path / "hosts", ignore_errors=True)
-    for stale in (folder.state, folder.path / "cuts.json"):
-        stale.unlink(missing_ok=True)
-    folder.path.mkdir(parents=True, exist_ok=True)
-    folder.path.chmod(0o700)  # it holds keys
-    folder.plan.write_text(plan.to_json())
-    known = {host.name: host.address for host in plan.hosts}
-    scripts = Path(__file__).parent / "bin"
-    for host in plan.servers:
-        own = folder.host(host.name)
-        for each in (own.etc, own.logs, own.journal):
-            each.mkdir(parents=True)
-        shutil.copytree(scripts, own.path / BIN.name)
-        (own.path / "node").write_text(f"{host.name}\n")
-        mounts.write_etc(own, host.name, known)
-        sshd.write_config(own, HostFolder(HERE), host.address, plan.timezones.get(host.name, ""))
-    keys.make_all(folder, plan)
-    target.write(folder, plan)

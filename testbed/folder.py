@@ -71,6 +71,11 @@ class Folder:
         return self.path / "state.json"
 
     @property
+    def barrier(self) -> Path:
+        """What the laptop cannot reach at present."""
+        return self.path / "barrier.json"
+
+    @property
     def lock(self) -> Path:
         """Held by the supervisor for as long as it lives."""
         return self.path / "lock"

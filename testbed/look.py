@@ -32,8 +32,12 @@ class Leftovers:
     links: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
 
+    def items(self) -> list[tuple[str, list[str]]]:
+        """By kind."""
+        return list(asdict(self).items())
+
     def __bool__(self) -> bool:
-        return any(asdict(self).values())
+        return any(found for _, found in self.items())
 
 
 class Baseline:

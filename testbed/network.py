@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from testbed.errors import BedError
 from testbed.needs import program
-from testbed.plan import PREFIX
+from testbed.plan import PREFIX, SSH_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BRIDGE = "switch"
 DEVICE = "eth0"  # in a host
-CUT_TABLE = "cut"
+_TABLE = "barrier"
+_BOTH_WAYS = (("saddr", "daddr"), ("daddr", "saddr"))
 _TIMEOUT_S = 30.0
 
 
@@ -48,14 +49,15 @@ def configure(address: str) -> None:
     run_ip("link set lo up", f"addr add {address}/{PREFIX} dev {DEVICE}", f"link set {DEVICE} up")
 
 
-def cutting(pairs: Sequence[tuple[str, str]]) -> str:
-    """An nft script for the switch under which no packet goes between the two addresses of a pair, either way.
+def barrier(laptop: str, cut: Sequence[str], *, only_ssh: bool) -> str:
+    """An nft script for the switch: the laptop and the addresses in `cut` do not hear of each other any more.
 
-    ARP goes through: a host that was reached before must fall silent, not become unreachable with an error at once.
+    With `only_ssh` the laptop reaches nothing but SSH on the others. ARP always goes through: a host that was reached
+    before must fall silent, not become unreachable with an error at once.
     """
-    rules = "".join(
-        f"ip saddr {one} ip daddr {other} drop\nip saddr {other} ip daddr {one} drop\n" for one, other in pairs
-    )
-    table = f"table bridge {CUT_TABLE}"
-    chain = f"chain forward {{ type filter hook forward priority 0; policy accept;\n{rules}}}\n"
-    return f"{table}\ndelete {table}\n" + (f"{table} {{ {chain}}}\n" if pairs else "")
+    rules = [f"ip {one} {laptop} ip {other} {host} drop" for host in cut for one, other in _BOTH_WAYS]
+    if only_ssh:
+        rules.append(f"ip saddr {laptop} tcp dport != {SSH_PORT} drop")
+    table = f"table bridge {_TABLE}"
+    lines = "\n".join(("type filter hook forward priority 0; policy accept;", *rules))
+    return f"{table}\ndelete {table}\n{table} {{ chain forward {{ {lines}\n}}\n}}\n"

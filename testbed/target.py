@@ -14,11 +14,13 @@ from testbed.keys import USER
 from testbed.plan import METRICS_PORT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from testbed.folder import Folder
     from testbed.plan import HostPlan, Plan
 
 
-def parse(build: str, options: dict[str, str]) -> SimSpec:
+def parse(build: str, options: Mapping[str, str]) -> SimSpec:
     """The lab that was asked for; UsageError names what there is."""
     return Embedded().parse(build, options)
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, ti
 
 @pytest.fixture(scope="module")
 def bed():
-    with Bed.start() as started:
+    with Bed.start(timezones={"decode-0": "IST-5:30"}) as started:
         yield started
 
 
@@ -124,6 +125,14 @@ def test_an_unknown_build_is_refused_before_anything_starts():
         Bed.start(build="healthyy")
 
 
+def test_a_host_can_have_a_time_zone_of_its_own_in_its_shell_and_in_its_log(bed):
+    assert "+0530\n" == ssh(bed, "decode-0", "date +%z").stdout
+    assert "+0000\n" == ssh(bed, "router", "TZ= date +%z").stdout
+    first = (bed.host_folder("decode-0").journal / "decode-0.err").read_text().split("]")[0]
+    logged = datetime.strptime(first, "[%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    assert timedelta(hours=5) < logged - datetime.now(UTC) < timedelta(hours=5, minutes=30)
+
+
 # ------------------------------------------------------------------------------------------------ what is done to it
 
 
@@ -201,6 +210,18 @@ def test_a_cut_concerns_the_laptop_only(bed):
     assert 0 == ssh(bed, "prefill-0", "true").returncode
 
 
+def test_a_closed_bed_lets_the_laptop_in_by_ssh_alone(bed):
+    reach = f"import socket; socket.create_connection(('{bed.address('prefill-0')}', 30000), 1)"
+    bed.run_on(LAPTOP, ["python3", "-c", reach])
+    bed.only_ssh()
+    try:
+        assert "timed out" in bed.run_on(LAPTOP, ["python3", "-c", reach], check=False).stderr
+        assert 0 == ssh(bed, "prefill-0", "true").returncode
+    finally:
+        bed.only_ssh(on=False)
+    bed.run_on(LAPTOP, ["python3", "-c", reach])
+
+
 def test_a_changed_host_key_is_refused_until_it_is_trusted(bed):
     bed.change_host_key("prefill-0")
     try:
@@ -246,7 +267,7 @@ def test_a_flood_grows_the_log_by_what_was_asked_for(bed):
 
 
 def test_two_beds_do_not_meet_and_one_whose_supervisor_is_killed_leaves_nothing(bed, tmp_path):
-    with Bed.start(folder=tmp_path / "other") as other:
+    with Bed.start(prefill=0, decode=0, folder=tmp_path / "other") as other:
         assert bed.address("router") == other.address("router")
         assert "router\n" == ssh(other, "router", "hostname").stdout
         first = list(other.state["hosts"].values())
@@ -274,7 +295,7 @@ def _in_same_network(pid):
 def test_a_bed_ends_with_the_process_that_started_it(tmp_path):
     script = (
         "import sys, time; from pathlib import Path; from testbed.bed import Bed\n"
-        "bed = Bed.start(folder=Path(sys.argv[1])); print('up', flush=True); time.sleep(600)"
+        "bed = Bed.start(prefill=0, decode=0, folder=Path(sys.argv[1])); print('up', flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
@@ -286,7 +307,7 @@ def test_a_bed_ends_with_the_process_that_started_it(tmp_path):
 
 
 def test_a_forgotten_bed_ends_when_its_time_is_up(tmp_path):
-    with Bed.start(folder=tmp_path, time_limit_s=0.1) as bed:
+    with Bed.start(prefill=0, decode=0, folder=tmp_path, time_limit_s=0.1) as bed:
         assert eventually(lambda: not is_up(bed.folder))
 
 
@@ -295,17 +316,15 @@ def test_the_command_line_starts_shows_and_ends_a_cluster(tmp_path):
         command = [sys.executable, "-m", "testbed", "--dir", str(tmp_path), *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=REPOSITORY)
 
-    up = testbed("up", "--prefill=1", "--decode=2", "--set=slots=8", "--hours=0.1")
+    up = testbed("up", "--prefill=0", "--decode=1", "--set=slots=8", "--hours=0.1")
     try:
         assert (0, "") == (up.returncode, up.stderr)
         assert f"-t {tmp_path}/target-tunnel.yaml" in up.stdout
         assert "already" in testbed("up").stderr
-        assert ["laptop", "router", "prefill-0", "decode-0", "decode-1"] == [
-            line.split()[0] for line in testbed("status").stdout.splitlines()
-        ]
+        assert ["laptop", "router", "decode-0"] == [line.split()[0] for line in testbed("status").stdout.splitlines()]
         assert LAPTOP == testbed("exec", LAPTOP, "--", "hostname").stdout.strip()
-        assert 7 == testbed("exec", "decode-1", "--", "sh", "-c", "exit 7").returncode
-        assert "no host 'decode-2'" in testbed("exec", "decode-2", "true").stderr
+        assert 7 == testbed("exec", "decode-0", "--", "sh", "-c", "exit 7").returncode
+        assert "no host 'decode-1'" in testbed("exec", "decode-1", "true").stderr
     finally:
         down = testbed("down")
     assert (0, "") == (down.returncode, down.stderr)
