@@ -10,13 +10,18 @@ class Pulse:
 
     def __init__(self) -> None:
         self.last_ns = 0
+        self.users_ns = 0  # of the load alone; a request that was sent counts, for it may yet be answered
         self._tokens: dict[str, int] = {}
 
     def on_event(self, event: ev.AnyEvent, /) -> None:
         """Take in answers and the agents' token counts."""
         match event:
-            case ev.RequestEnded(kind="load" | "canary", ok=True):
+            case ev.RequestEnded(kind="canary", ok=True):
                 self.last_ns = event.t_ns
+            case ev.RequestStarted(kind="load"):
+                self.users_ns = event.t_ns
+            case ev.RequestEnded(kind="load", ok=True):
+                self.last_ns = self.users_ns = event.t_ns
             case ev.HarnessHealth() if event.tokens > self._tokens.get(event.who, 0):
-                self.last_ns = event.t_ns
+                self.last_ns = self.users_ns = event.t_ns
                 self._tokens[event.who] = event.tokens

@@ -54,6 +54,7 @@ LOST_DRAIN_S = 3.0
 LOST_AFTER_S = 5.0
 """Not a token, not an answer for this long, while canaries are overdue: it does not answer any more."""
 DRAIN_MARGIN_S = 5.0
+USERS_HANG_MARGIN_S = 1.0
 FLOORS_PATIENCE_S = 20.0
 """A /metrics that takes seconds to answer may leave an idle phase without a reading after the gauge lag."""
 
@@ -314,7 +315,10 @@ class Run:
         self._enter("teardown", stopped)
         for give_up in kit.before_rest:
             await give_up()
-        hung_up = await self._or_leave(kit.fleet.drain(self._patience_s(recovered=recovered)))
+        patience_s = self._patience_s(recovered=recovered)
+        hung_up = await self._or_leave(kit.fleet.drain(patience_s, hopeless=self._users_hang))
+        if not stopped and recovered and hung_up:
+            await self._or_leave(self._clear_up(kit))
         if not stopped and recovered and (hung_up or not recovery(self._facts, self._clock.now_ns()).recovered):
             # Requests that never ended had to be hung up on, which is a disturbance of our own: show once more, past
             # the aborts that it made, that every path serves.
@@ -346,6 +350,18 @@ class Run:
             return patience_s
         silent = self._since(self._pulse.last_ns) > LOST_AFTER_S
         return LOST_DRAIN_S if silent else min(patience_s, self._plan.watch_s)
+
+    def _users_hang(self) -> bool:
+        """Whether every open request of users waits in vain for longer than the engine's own timeouts allow."""
+        return self._since(self._pulse.users_ns) > self._plan.watch_s + USERS_HANG_MARGIN_S
+
+    async def _clear_up(self, kit: FaultKit) -> None:
+        """After hanging up on users: leave nothing of ours open that hangs, too, and have every gauge written anew.
+
+        What a queue still holds then is not ours. Paths that lead over what we took down are asked no more.
+        """
+        await kit.probes.give_up([path.path for path in recovery(self._facts, self._clock.now_ns()).paths])
+        await self._clock.sleep(self._plan.quiet_s + self._plan.canaries_in_a_row * self._plan.canary_interval_s)
 
     async def _stay_idle(self, *, for_floors: bool) -> None:
         """Be idle as long as planned, and longer while queues have not shown floors that tell something.

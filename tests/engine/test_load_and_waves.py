@@ -300,6 +300,14 @@ async def test_what_cannot_be_drained_is_hung_up_and_journaled(tmp_path, pyz) ->
         assert ["harness"] * 12 == [end.ended_by for end in of(events, ev.RequestEnded)]
 
 
+async def test_a_drain_that_is_known_to_be_in_vain_ends_at_once(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        async with asyncio.timeout(30):
+            assert 12 == await kit.fleet.drain(1000, hopeless=lambda: True)
+        assert ["harness"] * 12 == [end.ended_by for end in of(events, ev.RequestEnded)]
+
+
 async def test_an_agent_that_dies_by_itself_is_lost_evidence_and_an_unplanned_disconnect(tmp_path, pyz) -> None:
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
         await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")

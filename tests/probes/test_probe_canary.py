@@ -141,6 +141,21 @@ async def test_paused_no_canary_starts_and_those_open_stay_open() -> None:
         assert 3 == canary.open_count
 
 
+async def test_what_is_given_up_is_hung_up_once_overdue_and_its_path_is_asked_no_more_until_the_end() -> None:
+    async with virtual(never) as (canary, clock, emit):
+        await clock.advance(21.5)  # two are overdue and three are not
+        await canary.give_up(["another path"])
+        assert [("canary-000001", "harness"), ("canary-000002", "harness")] == [
+            (event.req, event.ended_by) for event in emit.of(RequestEnded)
+        ]
+        started = canary.started
+        await clock.advance(60)
+        assert (started, 3) == (canary.started, canary.open_count)
+        canary.resume()
+        await clock.advance(1)
+        assert started + 1 == canary.started
+
+
 async def test_stop_waits_for_young_canaries_up_to_their_deadline_and_hangs_none_up() -> None:
     async with virtual(never) as (canary, clock, emit):
         await clock.advance(3.5)

@@ -10,7 +10,7 @@ from chaos.engine.load.census import PHASES, add
 from chaos.engine.load.config import agent_config
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from chaos.engine.load.config import Endpoint
@@ -25,7 +25,7 @@ LEAVE_MARGIN_S = 5.0
 """Beyond a request's own timeout, which its client forgets while it drains; its process needs a moment to end."""
 LATE_S = 30.0
 """How long a group may arrive after its ramp: on a starved machine an agent is behind its schedule."""
-LATE_POLL_S = 0.05
+POLL_S = 0.05
 
 
 class Fleet:
@@ -113,7 +113,7 @@ class Fleet:
         await self._clock.sleep(max(left_s, default=0.0))
         deadline_ns = self._clock.now_ns() + int(LATE_S * 1e9)
         while any(map(self._misses_some, names)) and self._clock.now_ns() < deadline_ns:
-            await self._clock.sleep(LATE_POLL_S)
+            await self._clock.sleep(POLL_S)
 
     async def finished(self) -> None:
         """Wait until every agent has run out of rounds (for scenarios without a timeline)."""
@@ -131,22 +131,24 @@ class Fleet:
             return agent.open_requests
         return 0
 
-    async def drain(self, at_most_s: float) -> int:
-        """End the load without hanging up on anybody; after `at_most_s` the rest is hung up on, and counted here."""
+    async def drain(self, at_most_s: float, *, hopeless: Callable[[], bool] = lambda: False) -> int:
+        """End the load without hanging up on anybody; after `at_most_s` the rest is hung up on, and counted here.
+
+        So it is once `hopeless` says that waiting longer teaches nothing.
+        """
         self._closing = True
         for task in self._helpers:
             task.cancel()
         alive = [agent for agent in self._agents.values() if not agent.over]
         for agent in alive:
             await agent.drain()
-        try:
-            async with asyncio.timeout(at_most_s):
-                for agent in alive:
-                    await agent.ended()
-        except TimeoutError:
-            left = self.open_requests
-            await self.hang_up()
-            return left
+        until_ns = self._clock.now_ns() + int(at_most_s * 1e9)
+        while not all(agent.over for agent in alive):
+            if self._clock.now_ns() >= until_ns or hopeless():
+                left = self.open_requests
+                await self.hang_up()
+                return left
+            await self._clock.sleep(POLL_S)
         return 0
 
     async def hang_up(self) -> None:

@@ -16,6 +16,8 @@ from chaos.engine.probes.process import ProcessProbe
 from chaos.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import httpx
 
     from chaos.engine.owners import Owners
@@ -112,6 +114,10 @@ class Probes:
     def hurry(self, *, on: bool) -> None:
         """Whether somebody waits for passes in a row on every path; else canaries to single pairs come slowly."""
         self._canary.hurry(on=on)
+
+    async def give_up(self, only: Collection[str]) -> None:
+        """Hang up overdue canaries, and until `resume` send them on no path but these."""
+        await self._canary.give_up(only)
 
     def pause_for_idle(self) -> None:
         """No more canaries and health checks, which would move idle gauges; everything passive goes on."""

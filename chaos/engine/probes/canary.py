@@ -1,11 +1,11 @@
 """Canaries: fresh small requests of our own, the only liveness that counts.
 
-A waiting canary is never hung up while a run watches: on vulnerable releases the disconnect of a request that waits
-for its first token is itself the fatal ABORT. So there is no client timeout at all. One that passes its
-deadline is reported overdue and stays open while later ones start beside it, ever more slowly: with n of them open
-since the last `mark` the next starts `interval * 2**(n-1)` after the one before (never more than a deadline apart),
-and with `MAX_OPEN` open none starts until one ends. A deployment that answers gets one per interval; one that hangs
-still gets fresh ones over more than a minute, also after the recovery budget, without being flooded.
+A waiting canary is never hung up while a run watches, unless users had to be first: on vulnerable releases the
+disconnect of a request that waits for its first token is itself the fatal ABORT. So there is no client timeout at all.
+One that passes its deadline is reported overdue and stays open while later ones start beside it, ever more slowly: with
+n of them open since the last `mark` the next starts `interval * 2**(n-1)` after the one before (never more than a
+deadline apart), and with `MAX_OPEN` open none starts until one ends. A deployment that answers gets one per interval;
+one that hangs still gets fresh ones over more than a minute, also after the recovery budget, without being flooded.
 
 There are as many direct paths as pairs, so these come more gently: at most `PAIRS_PER_TURN` of them start in an
 interval, those first that waited longest, and on a path that hangs only a few start soon: all of them, the routed ones
@@ -30,7 +30,7 @@ from chaos.engine.probes.pace import Pace
 from chaos.model.events import EndedBy, RequestEnded, RequestOverdue, RequestStarted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import httpx
 
@@ -144,6 +144,7 @@ class CanaryProbe:
         self._last_start_ns: dict[str, int] = {}
         self._epoch = 0
         self._paused = False
+        self._only: frozenset[str] | None = None  # the paths that are asked; None: all of them
         self._hurried = True
         self._stopping = False
         self._group: asyncio.TaskGroup | None = None
@@ -166,8 +167,8 @@ class CanaryProbe:
         self._paused = True
 
     def resume(self) -> None:
-        """Start canaries again, as on a deployment not yet asked."""
-        self._paused = False
+        """Start canaries again on every path, as on a deployment not yet asked."""
+        self._paused, self._only = False, None
         self.mark()
 
     def hurry(self, *, on: bool) -> None:
@@ -178,6 +179,18 @@ class CanaryProbe:
         """Something happened (a wave): the next canary is due at once, whatever still hangs from before."""
         self._epoch += 1
         self._last_start_ns.clear()
+
+    async def give_up(self, only: Collection[str]) -> None:
+        """Hang up what is overdue, each journaled so, and until `resume` ask on no path but these.
+
+        For when users were hung up on, too: then these are no more than further disconnects of the same kind.
+        """
+        self._only = frozenset(only)
+        tasks = [task for canary, task in self._open.items() if canary.overdue]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def stop(self) -> None:
         """Start no more, and wait until each open one has ended or passed its deadline."""
@@ -224,7 +237,8 @@ class CanaryProbe:
 
     def _turn(self, now_ns: int) -> list[Route]:
         """The paths that get a canary now."""
-        due = [route for route in self._routes if self._due(route, now_ns)]
+        asked = [route for route in self._routes if self._only is None or route.path in self._only]
+        due = [route for route in asked if self._due(route, now_ns)]
         pairs = [route for route in due if route.pair]
         pairs.sort(key=lambda route: self._last_start_ns.get(route.path, 0))
         most = PAIRS_PER_TURN if self._hurried else PAIRS_PER_TURN // UNHURRIED
