@@ -61,8 +61,9 @@ def reasons(case: Case, outcome: Outcome, findings: Sequence[Finding], found: Se
         told += [e.text for f in findings if f.required and f.answer is Answer.UNKNOWN for e in f.evidence]
     told += [_wave(wave) for wave in waves(case) if wave.phases]
     for finding in findings:
+        news = [e.text for e in finding.evidence if e.text not in told]
         if finding.outcome not in (None, outcome, Outcome.INCONCLUSIVE) and finding.evidence:
-            told.append(f"also {finding.outcome}: {finding.evidence[0].text}")
+            told.append(f"also {finding.outcome}" + (f": {news[0]}" if news else ""))
     if outcome.violation:
         doubts = [f for f in findings if f.required and _in_doubt(f) and f.id not in _FOLLOWS_FROM_FAILURE]
         told += [f"not established: {f.question[:-1].lower()}: {e.text}" for f in doubts for e in f.evidence[:1]]
@@ -239,5 +240,10 @@ def _wave(wave: WaveVerdict) -> str:
     census = ", ".join(f"{number} {phase}" for phase, number in wave.phases.items() if number)
     told = "unknown" if wave.server_aborts is None else str(wave.server_aborts)
     met = f"while sessions were {census}" if census else "while no session was open"
+    if wave.kind == "poison":
+        ends = (
+            listed([f"{number} {how}" for how, number in wave.ends.items() if number]) or "how they ended is not known"
+        )
+        return f"{wave.wave} of cycle {wave.cycle} was sent {met}: {ends}"
     hit = f"hit {listed(wave.nodes)} {met}" if wave.nodes else f"hit {census or 'no session'}"
     return f"{wave.wave} of cycle {wave.cycle} {hit}; server aborts seen: {told}"

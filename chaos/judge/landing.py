@@ -81,7 +81,16 @@ def _wave(case: Case, cycle: int, fault: ev.PlannedFault) -> WaveVerdict:
         unmet=tuple(text for answer, text in answers if answer is not Answer.YES),
         fin=hit.fin,
         rst=hit.rst,
+        ends=_ends(facts, cycle, fault),
     )
+
+
+def _ends(facts: Facts, cycle: int, fault: ev.PlannedFault) -> dict[str, int]:
+    """How the requests ended that a fault itself sent, in its own words; those that hang are the news."""
+    if fault.kind != "poison":
+        return {}
+    seen = [step.measured for step in facts.steps if _stage(step, cycle, fault, "verified")]
+    return {how: int(number) for measured in seen[-1:] for how, number in measured.items() if number.isdecimal()}
 
 
 def _happened(facts: Facts, cycle: int, fault: ev.PlannedFault, fired: ev.WaveFired | None) -> tuple[Answer, str]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.judge.deeds import HELD, ended_by_us, held_by_us
-from chaos.judge.units import SECOND
+from chaos.judge.units import SECOND, listed
 from chaos.judge.windows import load_start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from chaos.judge.facts import Facts
     from chaos.model import events as ev
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 GONE = frozenset({"zombie", "dead"})
 SAME_START_S = 2.0
 """A process's start time is computed from the boot time and may move by a clock adjustment."""
+MOST_NAMED = 3
+"""Dead children that are named; a tensor-parallel engine has dozens."""
 SETTLED_LOOKS = 3
 SETTLED_S = 10.0
 """A child that began only after our first look is missed when it was seen this often, over this long."""
@@ -35,6 +37,8 @@ class Dead:
     at_ns: int  # when it was first seen dead
     seqs: tuple[int, ...]
     ours: bool
+    child: str = ""  # its name, where its parent lives
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,30 @@ def dead_processes(facts: Facts) -> tuple[Dead, ...]:
                 continue
             first = _first_of_final(looks, partial(_lacks, child.pid))
             parent = f"parent {last.pid}" if last.pid > 0 else "parent"
-            what = f"child {_named(child)} of {node} is dead while its {parent} lives"
-            found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours))
+            name = _named(child)
+            what = f"child {name} of {node} is dead while its {parent} lives"
+            found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours, name, parent))
     return tuple(found)
+
+
+def folded(dead: Iterable[Dead]) -> tuple[Dead, ...]:
+    """Dead children of one parent as one, for people: the ranks of an engine go down together."""
+    alike: dict[tuple[str, ...], list[Dead]] = {}
+    for one in dead:
+        alike.setdefault((one.node, one.parent) if one.child else (one.node, "", one.what), []).append(one)
+    return tuple(_together(all_) if len(all_) > 1 and all_[0].child else all_[0] for all_ in alike.values())
+
+
+def _together(dead: Sequence[Dead]) -> Dead:
+    first, most = dead[0], dead[:MOST_NAMED]
+    names = [one.child for one in most] + [f"{len(dead) - len(most)} more"] * (len(dead) > len(most))
+    what = f"{len(dead)} children of {first.node} are dead while their {first.parent} lives: {listed(names)}"
+    return replace(
+        first,
+        what=what,
+        at_ns=min(one.at_ns for one in dead),
+        seqs=tuple(sorted({seq for one in dead for seq in one.seqs})),
+    )
 
 
 def passing_children(facts: Facts) -> tuple[str, ...]:

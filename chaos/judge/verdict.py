@@ -77,6 +77,7 @@ def judge(events: Iterable[AnyEvent], *, questions: Sequence[Question] = QUESTIO
         saved=saved(facts),
         allow=facts.plan.allow,
         duration_s=((facts.last_ns or 0) - (facts.first_ns or 0)) / 1e9,
+        imported=facts.imported,
     )
 
 

@@ -78,6 +78,7 @@ class WaveVerdict(Part, frozen=True, kw_only=True):
     rst: int | None = None
     kind: str = "kill"  # of the fault: a kill hits sessions, the others hit nodes
     nodes: tuple[str, ...] = ()  # that it hit
+    ends: dict[str, int] = {}  # of a poison's own requests: how many ended how, or hang
 
 
 class Saved(Part, frozen=True, kw_only=True):
@@ -127,3 +128,4 @@ class Verdict(Part, frozen=True, kw_only=True):
     saved: tuple[Saved, ...] = ()
     allow: tuple[str, ...] = ()
     duration_s: float = 0.0
+    imported: bool = False  # evidence that people collected: there was no run of ours, and nothing to clean up

@@ -49,11 +49,11 @@ def as_text(root: ET.Element) -> str:
 
 
 def _properties(verdict: Verdict) -> list[tuple[str, str]]:
+    ours = [("status", verdict.status.value), ("cleanup", verdict.cleanup.value)]
     pairs = [
         ("run_id", verdict.run_id),
         ("outcome", verdict.outcome.value),
-        ("status", verdict.status.value),
-        ("cleanup", verdict.cleanup.value),
+        *([("judged", words.IMPORTED)] if verdict.imported else ours),
         ("exit_code", str(int(verdict.exit_code))),
         ("headline", verdict.headline),
         ("judge_version", verdict.judge_version),

@@ -107,7 +107,8 @@ class VerdictPanel:
         yield "paths", list(self._path_lines())
         yield "saved", [_Line(told, BULLET) for told in _cut(words.saved_words(verdict), MOST_SAVED, "snapshot")]
         yield "unseen", [_Line(thing, BULLET) for thing in _cut(verdict.not_examined, MOST_UNSEEN, "thing")]
-        yield "run", [_Line(words.axes_words(verdict), style="bold yellow" if words.untidy(verdict) else "")]
+        axis = "judged" if verdict.imported else "run"
+        yield axis, [_Line(words.axes_words(verdict), style="bold yellow" if words.untidy(verdict) else "")]
         if self.report:
             yield "report", [_Line(self.report)]
 

@@ -45,9 +45,9 @@ def banner(verdict: Verdict, name: str, record: Record) -> Html:
     look = words.outcome_look(verdict.outcome)
     manner = words.wedge_words(verdict) or (words.OUTCOME_MEANINGS[verdict.outcome],)
     code = ExitCode(verdict.exit_code)
+    ours = [("run", verdict.status.value), ("cleanup", verdict.cleanup.value)]
     facts = [
-        ("run", verdict.status.value),
-        ("cleanup", verdict.cleanup.value),
+        *([("judged", words.IMPORTED)] if verdict.imported else ours),
         ("exit code", f"{int(code)} \u00b7 {words.EXIT_MEANINGS[code]}"),
         ("duration", words.span(verdict.duration_s)),
     ]

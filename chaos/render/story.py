@@ -35,6 +35,7 @@ class Story:
     _overdue: set[str] = field(default_factory=set)
     _census: dict[str, str] = field(default_factory=dict)
     _seq: int = 0
+    _imported: bool = False
 
     def feed(self, event: ev.AnyEvent) -> list[Moment]:
         """The moments that this event makes; usually none."""
@@ -53,6 +54,7 @@ class Story:
     def _tell(self, event: ev.AnyEvent) -> Iterable[tuple[str, str, Tone]]:  # noqa: C901, PLR0912 - one case per event
         match event:
             case ev.RunStarted():
+                self._imported = event.origin == "imported"
                 name = words.run_name(event.plan.scenario, event.target)
                 yield "run", f"{name}, run {event.run_id}, seed {event.seed}, {event.utc}", "plain"
             case ev.DeploymentSeen():
@@ -87,6 +89,8 @@ class Story:
                 for_s = words.span((event.to_ns - event.from_ns) / 1e9)
                 where = f"{event.probe} {event.node}".strip()
                 yield "evidence", f"{where} could not look for {for_s}: {event.cause}", "warn"
+            case ev.RunEnded() if self._imported:
+                yield "end", "the evidence ends here", "plain"
             case ev.RunEnded():
                 detail = "; ".join(part for part in (event.reason, event.cleanup_detail) if part)
                 fine = (event.status, event.cleanup) == ("completed", "clean")
@@ -115,6 +119,10 @@ class Story:
                 yield "wave", wave(event, self._census.get(event.wave, "census unknown")), "bad"
             case ev.FaultStep() if not event.ok:
                 yield "fault", f"{event.fault} not {event.stage}: {event.detail or 'no reason given'}", "warn"
+            case ev.FaultStep() if event.kind == "poison" and event.stage == "verified":
+                ends = [f"{number} {how}" for how, number in event.measured.items() if number != "0"]
+                hang = event.measured.get("hanging", "0") != "0"
+                yield "poison", f"{event.fault}: {', '.join(ends)}", "warn" if hang else "plain"
             case ev.FaultStep() if event.nodes and event.stage != "planned":
                 yield (
                     "fault",

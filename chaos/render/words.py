@@ -29,6 +29,7 @@ _ASCII = {
 
 ROUTINE_LOOKS = ("baseline", "end")
 DOT = " \u00b7 "
+IMPORTED = "imported evidence"
 CENSUS_PHASES = ("connecting", "waiting", "streaming", "thinking", "done", "none")
 
 
@@ -250,22 +251,23 @@ def hit_words(wave: WaveVerdict) -> str:
 
 
 def landed_words(wave: WaveVerdict) -> str:
-    """Whether the wave met its aim, and what it missed."""
+    """Whether the wave met its aim, and what it missed; of a poison also how its requests ended, or that they hang."""
     words = {
         Answer.YES: "landed",
         Answer.NO: "did NOT land",
         Answer.UNKNOWN: "landed: unknown",
         Answer.NOT_APPLICABLE: "no aim",
     }[wave.landed]
-    return clean(f"{words} ({'; '.join(wave.unmet)})" if wave.unmet else words)
+    ends = ", ".join(f"{number} {how}" for how, number in wave.ends.items() if number)
+    return clean(words + (f" ({'; '.join(wave.unmet)})" if wave.unmet else "") + (f": {ends}" if ends else ""))
 
 
 def axes_words(verdict: Verdict) -> str:
     """The run and cleanup axes, the exit code and how long it took."""
     code = ExitCode(verdict.exit_code)
+    ours = [verdict.status.value, f"cleanup {verdict.cleanup.value}"]
     parts = [
-        verdict.status.value,
-        f"cleanup {verdict.cleanup.value}",
+        *([IMPORTED] if verdict.imported else ours),
         f"exit {int(code)} ({EXIT_MEANINGS[code]})",
         span(verdict.duration_s),
     ]
@@ -274,7 +276,7 @@ def axes_words(verdict: Verdict) -> str:
 
 def untidy(verdict: Verdict) -> bool:
     """Whether our own run did not come to an ordinary end."""
-    return verdict.status is not RunStatus.COMPLETED or verdict.cleanup is not Cleanup.CLEAN
+    return not verdict.imported and (verdict.status is not RunStatus.COMPLETED or verdict.cleanup is not Cleanup.CLEAN)
 
 
 def serves_words(serves: Answer) -> str:

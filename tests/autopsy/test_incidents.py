@@ -46,7 +46,7 @@ def test_a_case_comes_out_as_expected(folder):
         assert verdict.wedge is not None
         assert expected == {key: getattr(verdict.wedge, key) for key in expected}
     elif verdict.outcome is Outcome.CRASHED:
-        assert f"of {expected['side']}-0 is dead" in verdict.headline
+        assert f"of {expected['side']}-0 are dead" in verdict.headline
         assert expected["silent"] == ("while /health stays 200" in verdict.headline)
         assert {expected["side"]} == {cause.side for cause in verdict.causes if cause.signature == "nccl-watchdog"}
     else:

@@ -92,7 +92,12 @@ def test_a_dead_scheduler_under_a_living_parent_is_a_crash_however_green_it_look
         told.tell(ev.ProcessSeen(t_ns=0, node=node, pid=4100, alive=True, state="sleeping", children=theirs))
     verdict = judge(told.finish())
     assert Outcome.CRASHED == verdict.outcome
-    assert "scheduler_TP0" in verdict.headline
+    dead = (
+        "8 children of prefill-0 are dead while their parent 4100 lives: "
+        "scheduler_TP0 (pid 40), scheduler_TP1 (pid 41), scheduler_TP2 (pid 42) and 5 more; we did not do it"
+    )
+    assert verdict.headline.startswith(f"CRASHED: {dead}")
+    assert [dead] == [reason for reason in verdict.reasons if "dead while" in reason]  # as one, and once
     assert verdict.wedge is None
 
 

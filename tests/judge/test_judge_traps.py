@@ -261,6 +261,14 @@ def test_one_error_between_two_looks_at_a_dead_process_is_enough_however_soon_th
     assert outcome == judge(told.finish(idle=False)).outcome
 
 
+@pytest.mark.parametrize(("deaf", "outcome"), [("agent", Outcome.INCONCLUSIVE), ("", Outcome.HEALTHY)])
+def test_a_soak_that_sent_no_user_request_showed_nothing(deaf, outcome):
+    told = play(plan=plan(faults=()), deaf=frozenset({deaf})).load(20).recovered()
+    verdict = judge(told.finish())
+    assert outcome == verdict.outcome
+    assert ("no user request is known to have been sent" in verdict.headline) is bool(deaf)
+
+
 # ---------------------------------------------------------------------------------- one in a hundred
 
 

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 import pytest
-from build import SECOND, play
+from build import SECOND, plan, play
 
 from chaos.judge import judge
 from chaos.model import events as ev
@@ -88,3 +88,15 @@ def test_a_counter_that_says_nonsense_tells_nothing_and_breaks_nothing(value):
     verdict = judge(broken)
     assert verdict.waves[0].server_aborts is None
     assert Outcome.INCONCLUSIVE == verdict.outcome
+
+
+def test_poison_that_hangs_is_told_with_its_fault():
+    planned = ev.PlannedFault(id="no-text", kind="poison", how="3 x empty (chat)")
+    told = play(plan=plan(faults=(planned,), cycles=1)).load()
+    told.tell(ev.WaveCensus(t_ns=0, wave="no-text", phases={"streaming": 6}))
+    for stage, measured in (("applied", {"kind": "empty"}), ("verified", {"answered": "1", "hanging": "2"})):
+        step = ev.FaultStep(t_ns=0, fault="no-text", kind="poison", stage=stage, ok=True, measured=measured)  # type: ignore[arg-type]
+        told.tell(step)
+    verdict = judge(told.recovered().finish())
+    assert {"answered": 1, "hanging": 2} == verdict.waves[0].ends
+    assert "no-text of cycle 1 was sent while sessions were 6 streaming: 1 answered and 2 hanging" in verdict.reasons

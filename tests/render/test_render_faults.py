@@ -17,10 +17,8 @@ SECOND = 1_000_000_000
 
 
 def step(at_s: float, stage: ev.Stage, **more) -> ev.FaultStep:
-    plain = {"ok": True, "measured": {"decode-0": "2 of 2 processes stopped"}, "nodes": ("decode-0",)}
-    return ev.FaultStep(
-        t_ns=int(at_s * SECOND), fault="freeze", kind="signal", stage=stage, reversal="CONT", **{**plain, **more}
-    )
+    plain = {"ok": True, "kind": "signal", "measured": {"decode-0": "2 of 2 processes stopped"}, "nodes": ("decode-0",)}
+    return ev.FaultStep(t_ns=int(at_s * SECOND), fault="freeze", stage=stage, reversal="CONT", **{**plain, **more})
 
 
 PLANNED = ev.PlannedFault(id="freeze", kind="signal", how="STOP to one decode", lasts_s=2.0)
@@ -94,3 +92,17 @@ def test_a_verdict_says_which_nodes_a_fault_hit_and_what_sessions_did() -> None:
         spread_ms=None, server_aborts=None, landed=Answer.YES, kind="signal", nodes=("decode-0",),
     )  # fmt: skip
     assert "STOP to one decode: decode-0; sessions: streaming 4" == words.hit_words(wave)
+
+
+def test_poison_that_hangs_is_told_as_it_happens_and_in_the_verdict() -> None:
+    ends = {"answered": "1", "ended as reset": "0", "hanging": "2"}
+    sent = step(10, "verified", kind="poison", nodes=(), measured=ends)
+    (moment,) = Story().feed(sent)
+    assert ("poison", "freeze: 1 answered, 2 hanging", "warn") == (moment.what, moment.text, moment.tone)
+    (moment,) = Story().feed(step(10, "verified", kind="poison", nodes=(), measured={"answered": "3", "hanging": "0"}))
+    assert ("freeze: 3 answered", "plain") == (moment.text, moment.tone)
+    wave = WaveVerdict(
+        wave="no-text", cycle=1, how="3 x empty (chat)", phases={}, sessions=0, sockets=0, spread_ms=None,
+        server_aborts=None, landed=Answer.YES, kind="poison", ends={"answered": 1, "hanging": 2},
+    )  # fmt: skip
+    assert "landed: 1 answered, 2 hanging" == words.landed_words(wave)

@@ -10,7 +10,7 @@ import sample
 from rich.console import Console
 
 from chaos.model.outcomes import Outcome
-from chaos.render import panels_side_by_side, verdict_panel
+from chaos.render import ReportExtras, junit_xml, panels_side_by_side, report_html, summary_md, verdict_panel
 from chaos.render.words import RICH_BANNERS, RICH_STYLES, outcome_look
 
 REPORT = "reports/20261129-193000-abort-cascade-1f3a/report.html"
@@ -120,3 +120,12 @@ def test_the_outcomes_word_is_not_said_twice():
 
 def test_a_given_width_wins_over_a_wider_terminal():
     assert {60} == {len(line) for line in shown(verdict_panel(VERDICTS["wedged"], 60), 140).splitlines()}
+
+
+def test_of_imported_evidence_nothing_is_said_of_a_run_of_ours():
+    verdict = msgspec.structs.replace(VERDICTS["wedged"], imported=True)
+    page = report_html([], verdict, ReportExtras())
+    for told in (shown(verdict_panel(verdict)), summary_md(verdict), junit_xml(verdict), page):
+        assert "imported evidence" in told
+        assert "completed" not in told
+        assert "cleanup" not in told

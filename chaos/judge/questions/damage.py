@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from chaos.judge.deeds import dying_words, hung_up_ns
 from chaos.judge.floors import floors, rising_floors
 from chaos.judge.metrics import open_requests
-from chaos.judge.processes import passing_children, replaced_processes
+from chaos.judge.processes import folded, passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.stuck import alive_at_the_end, hung_up_early_ns
 from chaos.judge.threads import threads
@@ -139,7 +139,7 @@ def _damaged(case: Case) -> Answered:
     fatal = [hit for hit in facts.hits if is_fatal(hit) and not dying_words(facts, hit)]
     dead = [one for one in case.dead if not one.ours]
     cut_ns = hung_up_ns(facts)
-    told = [(one.at_ns, fact(f"{one.what}; we did not do it", one.seqs)) for one in dead]
+    told = [(one.at_ns, fact(f"{one.what}; we did not do it", one.seqs)) for one in folded(dead)]
     told += [
         (hit.t_ns, fact(f"{hit.node} logged: {hit.line.strip()[:200]}", [hit.seq]))
         for hit in _first_of_each_signature(fatal)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from chaos.judge.canaries import Fate, look
 from chaos.judge.case import excuse
 from chaos.judge.paths import State
+from chaos.judge.processes import folded
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import listed, ns, span
 from chaos.judge.workers import Part
@@ -90,12 +91,8 @@ def _crashed(case: Case) -> Answered:
     if not case.facts.processes and not crashed:
         return not_applicable(fact("no process could be looked at"))
     if crashed:
-        told = [
-            fact(f"{dead.what}; we did not do it", dead.seqs)
-            for run in crashed
-            for dead in case.dead_on(run)
-            if not dead.ours
-        ]
+        dead = dict.fromkeys(dead for run in crashed for dead in case.dead_on(run) if not dead.ours)
+        told = [fact(f"{one.what}; we did not do it", one.seqs) for one in folded(dead)]
         told += [fact(one.text, one.seqs) for run in crashed for one in case.unheard_on(run)]
         return yes(*dict.fromkeys(told), *map(_fared, crashed), outcome=Outcome.CRASHED)
     return no(fact("no path that fails has a process on it that died by itself"))
@@ -109,8 +106,9 @@ def _workers_serve(case: Case) -> Answered:
         )
     dead = [run for run in case.workers if run.part is Part.LOST and case.dead_at(run.node)]
     if dead:
-        told = [fact(f"{one.what}; we did not do it", one.seqs) for run in dead for one in case.dead_at(run.node)]
-        return no(*dict.fromkeys(told), *map(_took_part, dead), outcome=Outcome.CRASHED)
+        found = dict.fromkeys(one for run in dead for one in case.dead_at(run.node))
+        told = [fact(f"{one.what}; we did not do it", one.seqs) for one in folded(found)]
+        return no(*told, *map(_took_part, dead), outcome=Outcome.CRASHED)
     if case.lost_workers:
         return no(*map(_took_part, case.lost_workers), outcome=Outcome.WEDGED)
     back = [run for run in case.workers if run.part is Part.BACK]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, yes
+from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import count, ns
 from chaos.model.outcomes import Outcome
 
@@ -39,6 +39,8 @@ def _users_served(case: Case) -> Answered:
         many = "; ".join(f"{load.failed} of {count(_ended(load), 'user request')}" for load in lost)
         text = f"{many} failed where no fault explains it"
         return no(fact(text, [load.seq for load in lost]), outcome=Outcome.INCONCLUSIVE)
+    if not _had_load(case):
+        return unknown(fact("no user request is known to have been sent: whatever was to be shown under load was not"))
     if not counted and not told:
         return not_applicable(fact("no user request is known to have ended outside the reach of a fault"))
     mute = [request for request in counted if _never_answered(case, request)]
@@ -57,6 +59,13 @@ def _users_served(case: Case) -> Answered:
         ),
         outcome=Outcome.INCONCLUSIVE,
     )
+
+
+def _had_load(case: Case) -> bool:
+    """Whether any load that was planned was delivered; what people collected of an incident may tell of none."""
+    facts = case.facts
+    delivered = any(beat.delivered for who, beats in facts.health.items() if who != "harness" for beat in beats)
+    return bool(facts.load or facts.loads or delivered or facts.imported or not facts.plan.groups)
 
 
 def _never_answered(case: Case, request: LoadRequest) -> bool:
