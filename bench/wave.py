@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.agent.build import build_pyz
+from chaos.engine.pyz import build_pyz
 
 SESSIONS = 300
 ROUNDS = 5

@@ -34,7 +34,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chaos import library
-from chaos.agent.build import build_pyz
 from chaos.engine.faults.kit import Asking, FaultKit
 from chaos.engine.faults.permission import demand, reach
 from chaos.engine.faults.registry import prepare
@@ -44,6 +43,7 @@ from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Probes, make_http
 from chaos.engine.probes.liveness import HealthSource
+from chaos.engine.pyz import build_pyz
 from chaos.engine.secrets import look_up
 from chaos.model import events as ev
 from chaos.model.errors import PdchaosError

@@ -21,8 +21,8 @@ MAY_IMPORT = {
     "campaign": {"campaign", "judge", "journal", "model"},
     "lab": {"lab", "model"},
     "agent": {"agent"},
-    "faults": {"agent", "engine", "library", "model"},
-    "cli": {"cli", "agent", "autopsy", "campaign", "engine", "judge", "journal", "lab", "library", "model", "render"},
+    "faults": {"engine", "library", "model"},
+    "cli": {"cli", "autopsy", "campaign", "engine", "judge", "journal", "lab", "library", "model", "render"},
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NoReturn
 from rich.console import Console
 
 from chaos import library
-from chaos.agent.build import build_pyz
 from chaos.cli.boundary import complain, interruptible, tell
 from chaos.cli.consent import demand_consent
 from chaos.cli.outputs import as_yaml, conclude
@@ -23,6 +22,7 @@ from chaos.cli.targets import note, open_target
 from chaos.engine.faults.permission import demand, reach
 from chaos.engine.hosts import Hosts
 from chaos.engine.hosts.lock import TargetLock
+from chaos.engine.pyz import build_pyz
 from chaos.engine.run import Run, RunSetup
 from chaos.engine.safety import Interrupt
 from chaos.engine.secrets import look_up
@@ -138,7 +138,7 @@ def _execute(
     target = opened.standing or opened.start(folder.logs, note)
     demand_consent(target, production=order.production, confirmed=order.confirm)
     demand(scenario, target, opened.restarter)
-    hosts = held.enter_context(closing(Hosts.open(target, note)))
+    hosts = held.enter_context(closing(Hosts.open(target, note, run=stamp.run_id)))
     lock: TargetLock | None = None
     gave_way: tuple[str, ...] = ()
     if opened.standing is not None:

@@ -39,6 +39,11 @@ def now() -> dict[str, int]:
     return {"mono_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), "tz_s": time.localtime().tm_gmtoff}
 
 
+def filler(*, size: int) -> str:
+    """So many characters: shows that a long answer comes through, and holds nobody up."""
+    return "x" * size
+
+
 def ticks(send: Callable[[Any], None], stopped: threading.Event, *, count: int, every_s: float) -> None:
     """Count aloud: shows that a stream flows."""
     for n in range(count):
@@ -48,6 +53,7 @@ def ticks(send: Callable[[Any], None], stopped: threading.Event, *, count: int, 
 
 
 OPS: dict[str, Op] = {
+    "filler": filler,
     "now": now,
     **addresses.OPS,
     **find.OPS,

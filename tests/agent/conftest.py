@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import scripted
 
-from chaos.agent.build import build_pyz
 from chaos.agent.http1 import PARSERS
+from chaos.engine.pyz import build_pyz
 
 if TYPE_CHECKING:
     from collections.abc import Callable

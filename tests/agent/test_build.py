@@ -35,17 +35,19 @@ PYTHONS = _interpreters()
 
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path, pyz: Path) -> None:
     again = tmp_path / "again.pyz"
-    code = f"import pathlib, chaos.agent.build as b; b.build_pyz(pathlib.Path({str(again)!r}))"
+    code = f"import pathlib, chaos.engine.pyz as b; b.build_pyz(pathlib.Path({str(again)!r}))"
     # Another process orders its sets differently.
     subprocess.run([sys.executable, "-c", code], check=True, cwd=scripted.ROOT, env={"PYTHONHASHSEED": "7"})
     assert pyz.read_bytes() == again.read_bytes()
     assert ["again.pyz"] == [file.name for file in tmp_path.iterdir()]
 
 
-def test_the_file_holds_the_agent_and_h11_and_nothing_else_of_ours(pyz: Path) -> None:
+def test_the_file_holds_the_agent_the_outpost_and_h11_and_nothing_else_of_ours(pyz: Path) -> None:
     names = zipfile.ZipFile(pyz).namelist()
-    assert {"__main__.py", "chaos/__init__.py", "chaos/agent/main.py", "h11/__init__.py"} <= set(names)
-    assert [] == [name for name in names if not name.startswith(("chaos/agent/", "h11/")) and "__" not in name]
+    wanted = {"__main__.py", "chaos/__init__.py", "chaos/agent/main.py", "chaos/outpost/serve.py", "h11/__init__.py"}
+    assert wanted <= set(names)
+    ours = ("chaos/agent/", "chaos/outpost/", "h11/")
+    assert [] == [name for name in names if not name.startswith(ours) and "__" not in name]
     assert any("LICENSE" in name for name in names)
 
 

@@ -15,7 +15,6 @@ import psutil
 import pytest
 from servers import HeldServer
 
-from chaos.agent.build import build_pyz
 from chaos.engine.faults.kit import FaultKit
 from chaos.engine.faults.registry import prepare
 from chaos.engine.faults.sockets import connections_of, still_established
@@ -23,6 +22,7 @@ from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import SATURATE_EVERY_S, SATURATE_STEP, Fleet
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes.http import make_http
+from chaos.engine.pyz import build_pyz
 from chaos.engine.timeline import Timeline
 from chaos.model import events as ev
 from chaos.model.faults import Kill, Sham

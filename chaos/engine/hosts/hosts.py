@@ -1,23 +1,37 @@
-"""Which host each server of a target is on."""
+"""Which host each server of a target is on, and reaching all of them."""
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING
 
+from chaos.engine.hosts.connect import Ways
 from chaos.engine.hosts.here import Here
+from chaos.engine.hosts.place import resolve
+from chaos.engine.hosts.remote import Remote
+from chaos.model.errors import Refused, Unfit, UsageError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from chaos.engine.hosts.host import Host
-    from chaos.model.target import Target
+    from chaos.engine.hosts.place import Place
+    from chaos.model.target import Ssh, Target
+
+OPENING_S = 90.0
+"""No step of connecting takes so long; should a name server or an agent hang, it ends here."""
+CLOSING_S = 4.0
+_LOOK_S = 0.1
+_WORST_FIRST = (Refused, UsageError, Unfit)
 
 
 class Hosts:
     """The hosts of a target: one object, and one connection, for each place."""
 
-    def __init__(self, by_server: Mapping[str, Host], load: Host) -> None:
+    def __init__(self, by_server: Mapping[str, Host], load: Host, ways: Ways | None = None) -> None:
         self._by_server = dict(by_server)
+        self._ways = ways
         self.load = load
         """Where agents run."""
 
@@ -28,9 +42,35 @@ class Hosts:
         return cls({server.id: host for server in target.servers}, host)
 
     @classmethod
-    def open(cls, target: Target, progress: Callable[[str], None]) -> Hosts:  # noqa: ARG003 - connecting takes a while
-        """Reach every host of a target."""
-        return cls.here(target)
+    def open(cls, target: Target, progress: Callable[[str], None], *, run: str = "") -> Hosts:
+        """Reach every host of a target, all at once; `run` marks what is started there.
+
+        Raises one UserError that names every host that could not be reached, why, and what to do.
+        """
+        here, ways = Here(), Ways()
+        remotes: dict[Place, Remote] = {}
+        failures: list[UserError] = []
+
+        def at(ssh: Ssh | None) -> Host:
+            if ssh is None:
+                return here
+            try:
+                place = resolve(ssh)
+            except UserError as error:
+                failures.append(error)
+                return here
+            return remotes.setdefault(place, Remote(place, ways, run=run))
+
+        by_server = {server.id: at(target.ssh_of(server.spec)) for server in target.servers}
+        hosts = cls(by_server, at(_load_ssh(target)), ways)
+        if failures:
+            raise _joined(failures)
+        try:
+            _Opening(list(remotes.values()), progress).run()
+        except BaseException:
+            hosts.close()
+            raise
+        return hosts
 
     def at(self, server: str) -> Host:
         """The host of a server, by its id."""
@@ -46,6 +86,78 @@ class Hosts:
         return tuple(server for server, at in self._by_server.items() if at is host)
 
     def close(self) -> None:
-        """Let go of all of them."""
-        for host in self.all:
-            host.close()
+        """Let go of all of them, at once; a few seconds at most."""
+        closing = [threading.Thread(target=host.close, name="ssh-close", daemon=True) for host in self.all]
+        for thread in closing:
+            thread.start()
+        _join(closing, CLOSING_S)
+        if self._ways is not None:
+            self._ways.close()
+        _join(closing, CLOSING_S / 4)  # what was held up by a jump host is free now
+
+
+def _load_ssh(target: Target) -> Ssh | None:
+    """How the host is reached where agents run."""
+    if target.via != "remote":
+        return None
+    if target.agents is None:
+        return target.ssh_of(target.router)
+    return target.agents.ssh.over(target.ssh)
+
+
+class _Opening:
+    """Reaches hosts, each in a thread of its own."""
+
+    def __init__(self, remotes: Sequence[Remote], progress: Callable[[str], None]) -> None:
+        self._remotes = remotes
+        self._progress = progress
+        self._failures: dict[str, UserError] = {}
+
+    def run(self) -> None:
+        """Raise one UserError for all that could not be reached."""
+        threads = {
+            remote.label: threading.Thread(target=self._reach, args=(remote,), name="ssh-open", daemon=True)
+            for remote in self._remotes
+        }
+        if threads:
+            self._progress(f"reaching {', '.join(threads)}")
+        try:
+            for thread in threads.values():
+                thread.start()
+            _join(list(threads.values()), OPENING_S)
+        finally:
+            for remote in self._remotes:
+                if threads[remote.label].is_alive():
+                    remote.give_up()
+                    late = Unfit(f"{remote.label}: connecting did not end within {OPENING_S:g} s")
+                    self._failures.setdefault(remote.label, late)
+        if self._failures:
+            raise _joined(list(self._failures.values()))
+
+    def _reach(self, remote: Remote) -> None:
+        try:
+            remote.open()
+        except UserError as error:
+            self._failures.setdefault(remote.label, error)
+        except Exception as error:  # noqa: BLE001 - told as one line like every other failure
+            self._failures.setdefault(remote.label, Unfit(f"{remote.label}: {error or type(error).__name__}"))
+        else:
+            doubt_ms = remote.clock.uncertainty_ns / 1e6
+            self._progress(f"reached {remote.label} (Python {remote.hello['python']}, clock ±{doubt_ms:.1f} ms)")
+
+
+def _join(threads: Sequence[threading.Thread], timeout_s: float) -> None:
+    """Wait for threads, in short pieces: a Ctrl-C gets through between them."""
+    deadline = time.monotonic() + timeout_s
+    for thread in threads:
+        while thread.is_alive() and time.monotonic() < deadline:
+            thread.join(_LOOK_S)
+
+
+def _joined(failures: list[UserError]) -> UserError:
+    """One error for all; the gravest kind of them."""
+    kind = next((kind for kind in _WORST_FIRST if any(isinstance(one, kind) for one in failures)), Unfit)
+    if len(failures) == 1:
+        return kind(failures[0].message, hint=failures[0].hint)
+    told = [f"\n  {one.message}" + (f"\n    hint: {one.hint}" if one.hint else "") for one in failures]
+    return kind(f"{len(failures)} hosts cannot be used:{''.join(told)}")
