@@ -44,7 +44,7 @@ from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Probes, make_http
 from chaos.engine.probes.liveness import HealthSource
 from chaos.engine.pyz import build_pyz
-from chaos.engine.secrets import look_up
+from chaos.engine.secrets import request_headers
 from chaos.model import events as ev
 from chaos.model.errors import PdchaosError
 from chaos.model.scenario import Group, Scenario, Step
@@ -241,7 +241,6 @@ def _kit(
     played: Played,
 ) -> FaultKit:
     router, engine = packs[target.router_engine], packs[target.engine]
-    api_key = look_up(target.api_key)
     base = target.router.url.rstrip("/")
     aborting = [base + router.endpoints.abort] if router.endpoints.abort else []
     if engine.endpoints.abort and not aborting:
@@ -261,7 +260,7 @@ def _kit(
             for pack in (router if server.role == "router" else engine,)
         },
         http=http,
-        headers={"authorization": f"Bearer {api_key}"} if api_key else {},
+        headers=request_headers(target),
         asking=Asking(
             run_id=fleet.run_id,
             model=target.model or "",
@@ -280,7 +279,7 @@ def _fleet(
 ) -> Fleet:
     return Fleet(
         groups,
-        Endpoint(base_url=target.router.url, model=target.model or "", api_key=look_up(target.api_key), tls=target.tls),
+        Endpoint.of(target, target.model or ""),
         run_id=secrets.token_hex(4),
         seed=1,
         pyz=pyz or folder / "none",

@@ -161,6 +161,9 @@ def _anchored(target: Target, folder: Path) -> Target:
         paths = {} if ssh is None else {"identity": anchor(ssh.identity), "known_hosts": anchor(ssh.known_hosts)}
         return None if ssh is None else ssh.model_copy(update=paths)
 
+    def secret(reference: str | None) -> str | None:
+        return f"file:{anchor(reference[5:])}" if reference and reference.startswith("file:") else reference
+
     agents = target.agents
 
     return target.model_copy(
@@ -169,6 +172,11 @@ def _anchored(target: Target, folder: Path) -> Target:
             "prefill": [server(spec) for spec in target.prefill],
             "decode": [server(spec) for spec in target.decode],
             "ssh": local(target.ssh),
+            "api_key": secret(target.api_key),
+            "headers": {
+                name: value.model_copy(update={"secret": secret(value.secret)})
+                for name, value in target.headers.items()
+            },
             "agents": None if agents is None else agents.model_copy(update={"ssh": local(agents.ssh)}),
             "tls": target.tls.model_copy(update={"ca": anchor(target.tls.ca)}),
         }

@@ -46,14 +46,21 @@ def tell(error: PdchaosError) -> None:
     """Print an error for people: what is wrong, and what to do about it."""
     if isinstance(error, InvalidFile):
         count = len(error.problems)
-        print(error.message, file=sys.stderr)  # noqa: T201
+        _print(error.message)
         complain(f"{count} problem{'s' if count > 1 else ''}; nothing was started")
         return
     complain(error.message if isinstance(error, UserError) else f"harness error: {error.message}")
     if error.hint:
-        print(f"  hint: {error.hint}", file=sys.stderr)  # noqa: T201
+        _print(f"  hint: {error.hint}")
 
 
 def complain(message: str) -> None:
     """One line on stderr under our name."""
-    print(f"pdchaos: {message}", file=sys.stderr)  # noqa: T201
+    _print(f"pdchaos: {message}")
+
+
+def _print(line: str) -> None:
+    """On stderr, without any secret that was looked up: errors quote what servers say."""
+    from chaos.engine.secrets import concealed  # noqa: PLC0415 - after the cheap imports
+
+    print(concealed(line), file=sys.stderr)  # noqa: T201

@@ -19,13 +19,14 @@ from chaos.cli.boundary import complain, interruptible, tell
 from chaos.cli.consent import demand_consent
 from chaos.cli.outputs import as_yaml, conclude
 from chaos.cli.targets import note, open_target
+from chaos.engine.discretion import without_secrets
 from chaos.engine.faults.permission import demand, reach
 from chaos.engine.hosts import Hosts
 from chaos.engine.hosts.lock import TargetLock
 from chaos.engine.pyz import build_pyz
 from chaos.engine.run import Run, RunSetup
 from chaos.engine.safety import Interrupt
-from chaos.engine.secrets import look_up
+from chaos.engine.secrets import look_up_all
 from chaos.journal import RunFolder
 from chaos.model.errors import Refused, UserError
 from chaos.model.events import PackUsed
@@ -138,6 +139,7 @@ def _execute(
     target = opened.standing or opened.start(folder.logs, note)
     demand_consent(target, production=order.production, confirmed=order.confirm)
     demand(scenario, target, opened.restarter)
+    look_up_all(target, scenario)
     hosts = held.enter_context(closing(Hosts.open(target, note, run=stamp.run_id)))
     lock: TargetLock | None = None
     gave_way: tuple[str, ...] = ()
@@ -154,7 +156,7 @@ def _execute(
     if unmet:
         raise Refused("; ".join(unmet), hint="the scenario's `requires` names what it needs")
     folder.write("scenario.yaml", as_yaml(scenario))
-    folder.write("target.yaml", as_yaml(target))
+    folder.write("target.yaml", as_yaml(without_secrets(target)))
     for name, pack in packs.items():
         folder.write(f"packs/{name}.yaml", pack.text)
     console = Console(file=sys.stderr, force_terminal=False if order.plain else None)
@@ -172,7 +174,6 @@ def _execute(
                 plan=resolve_plan(scenario, target, packs[target.engine].value),
                 run_id=stamp.run_id,
                 utc=stamp.utc,
-                api_key=look_up(target.api_key),
                 folder=folder,
                 pyz=build_pyz(folder.logs / "agent.pyz"),
                 interrupt=interrupt,

@@ -98,7 +98,7 @@ def show_campaign(campaign: Campaign, folder: CampaignFolder) -> None:
 
 
 def as_yaml(section: Section) -> str:
-    """A scenario or target as a file; secrets are references in it, never values."""
+    """A scenario or target as a file."""
     return yaml.safe_dump(section.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=False)
 
 

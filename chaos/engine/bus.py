@@ -1,4 +1,7 @@
-"""One event stream, many listeners. The engine emits; it does not know who listens."""
+"""One event stream, many listeners. The engine emits; it does not know who listens.
+
+What nobody may be told (`discretion`) is taken out first, so that no listener need think of it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from chaos.journal import JournalWriter
     from chaos.model.events import AnyEvent, RunEnded
 
@@ -23,12 +28,18 @@ class Listener(Protocol):
 class Bus:
     """Stamps every event, journals it first, then shows it to the listeners."""
 
-    def __init__(self, journal: JournalWriter, listeners: list[Listener]) -> None:
+    def __init__(
+        self,
+        journal: JournalWriter,
+        listeners: list[Listener],
+        discreet: Callable[[AnyEvent], AnyEvent] = lambda event: event,
+    ) -> None:
         self.cycle = 0
         self.broken = asyncio.Event()  # set once the journal can no longer be written
         self.dropped: list[str] = []  # listeners that raised
         self._journal = journal
         self._listeners = list(listeners)
+        self._discreet = discreet
 
     def emit(self, event: AnyEvent, /) -> None:
         """Journal and publish one event."""
@@ -36,7 +47,7 @@ class Bus:
 
     def farewell(self, event: RunEnded) -> None:
         """Journal the last event, even on a full disk when the reserve allows, and publish it."""
-        stamped = self._journal.stamp(event, self.cycle)
+        stamped = self._journal.stamp(self._discreet(event), self.cycle)
         self._journal.farewell(stamped)
         self._publish(stamped)
 
@@ -54,7 +65,7 @@ class Bus:
                 self.broken.set()
 
     def _stamp_and_write(self, event: AnyEvent) -> AnyEvent:
-        stamped = self._journal.stamp(event, self.cycle)
+        stamped = self._journal.stamp(self._discreet(event), self.cycle)
         self._journal.write(stamped)
         if self._journal.failure is not None:
             self.broken.set()

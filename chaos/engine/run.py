@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from chaos import __version__
 from chaos.engine.baseline import Baseline
 from chaos.engine.bus import Bus
+from chaos.engine.discretion import discreet
 from chaos.engine.faults.kit import Asking, FaultKit
 from chaos.engine.forensics import Forensics, Subject, Suspicion
 from chaos.engine.load.config import Endpoint
@@ -22,6 +23,7 @@ from chaos.engine.owners import Owners
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Discovery, Probes, discover, make_http
 from chaos.engine.pulse import Pulse
+from chaos.engine.secrets import known_secrets, request_headers
 from chaos.engine.timeline import Timeline
 from chaos.journal import JournalWriter
 from chaos.judge import Facts, floors_settle_ns, passes_for, recovery, unsettled_floors, workers_known
@@ -71,7 +73,6 @@ class RunSetup:
     plan: ev.Plan
     run_id: str
     utc: str
-    api_key: str | None
     folder: RunFolder
     pyz: Path
     interrupt: Interrupt
@@ -121,7 +122,9 @@ class Run:
         self._leftovers: list[str] = []  # what could not be undone
         self._journal = JournalWriter(setup.folder.journal)
         self._bus = Bus(
-            self._journal, [_Fold(self._facts), self._baseline, self._pulse, self._suspicion, *setup.listeners]
+            self._journal,
+            [_Fold(self._facts), self._baseline, self._pulse, self._suspicion, *setup.listeners],
+            discreet(setup.target),
         )
 
     @property
@@ -187,7 +190,7 @@ class Run:
                         self._plan,
                         http=http,
                         clock=self._clock,
-                        api_key=self._setup.api_key,
+                        headers=request_headers(self._setup.target),
                     )
                 )
             except (_Stop, _Leave) as stop:
@@ -380,7 +383,7 @@ class Run:
         setup = self._setup
         return Fleet(
             setup.scenario.load,
-            Endpoint(base_url=setup.target.router.url, model=found.model, api_key=setup.api_key, tls=setup.target.tls),
+            Endpoint.of(setup.target, found.model),
             run_id=setup.run_id,
             seed=setup.scenario.seed,
             pyz=setup.pyz,
@@ -424,7 +427,7 @@ class Run:
             clock=self._clock,
             folder=setup.folder,
             suspicion=self._suspicion,
-            secrets=[setup.api_key],
+            secrets=known_secrets(),
         )
 
     def _enter(self, phase: ev.Phase, reason: str = "") -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -31,6 +30,7 @@ from chaos.model.faults import (
     Sham,
     Signal,
 )
+from chaos.model.headers import Headers
 from chaos.model.outcomes import Outcome
 from chaos.model.repetition import ControlArm, Sweep, Trials
 from chaos.model.section import Api, Name, SecretRef, Section, Version1
@@ -53,9 +53,6 @@ CENSUS_PHASES = ("connecting", "waiting", "streaming", "thinking")
 SERVER_ABORTS = "server_aborts"
 """Distinct requests whose abort the servers themselves told of after a wave: known only then, so an aim, no trigger."""
 
-RESERVED_HEADERS = ("authorization", "connection", "content-length", "content-type", "host", "transfer-encoding")
-"""Headers the load client writes itself. Keys come by reference (`api_key`), so that no secret is in a scenario."""
-
 
 class Arrival(Section):
     """How sessions arrive: spread over `ramp` (closed loop), or at a fixed `rate` (open loop, absolute deadlines).
@@ -75,26 +72,6 @@ class Saturate(Section):
     max_sessions: int = Field(ge=1, le=20000)
 
 
-def _header_name(value: str) -> str:
-    if value.lower() in RESERVED_HEADERS:
-        raise wrong("is a header that pdchaos writes itself", "for keys there is `api_key`")
-    return value
-
-
-def _any_case(word: str) -> str:
-    return "".join(f"[{c.upper()}{c}]" if c.isalpha() else c for c in word)
-
-
-_RESERVED_PATTERN = "^(?!(?:" + "|".join(map(_any_case, RESERVED_HEADERS)) + ")$)"
-HeaderName = Annotated[
-    str,
-    Matching(r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$", "a header name"),
-    AfterValidator(_header_name),
-    WithJsonSchema({"type": "string", "pattern": _RESERVED_PATTERN + r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$"}),
-]
-HeaderValue = Annotated[str, Matching(r"^[\x20-\x7e]{0,4000}$", "one line of ASCII text")]
-
-
 class Group(Section):
     """Sessions that share a workload. Each session runs `rounds` requests with growing context."""
 
@@ -110,7 +87,7 @@ class Group(Section):
     think_time: Duration = 0.0
     saturate: Saturate | None = None
     model: str | None = Field(default=None, min_length=1, max_length=500)  # default: the target's
-    headers: dict[HeaderName, HeaderValue] = {}
+    headers: Headers = {}  # beside the target's
     api_key: SecretRef | None = None  # default: the target's
     temperature: float = Field(default=0.0, ge=0, le=10)
     ignore_eos: bool = True  # a stream of a known length: every session costs what `max_tokens` says

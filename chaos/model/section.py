@@ -15,9 +15,10 @@ Name = Annotated[
 SecretRef = Annotated[
     str,
     Matching(
-        r"^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:[^\n]+)$",
-        "a reference env:NAME or file:PATH",
+        r"^(?:env:[A-Za-z_][A-Za-z0-9_]*|file:[^\n]+|cmd:[^\n]+)$",
+        "a reference env:NAME, file:PATH or cmd:COMMAND",
         "keys are never written here",
+        private=True,
     ),
 ]
 

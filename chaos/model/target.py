@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from chaos.model.events import ContentMode
 from chaos.model.faults import FaultKind
+from chaos.model.headers import Headers
 from chaos.model.section import Name, SecretRef, Section, Version1
 from chaos.model.units import Duration, Matching, wrong
 
@@ -169,6 +170,9 @@ class Target(Section):
     `via` is how requests reach the servers: `direct`ly from here, through a `tunnel` of the SSH connections, or with
     the load itself `remote`, on the host of `agents` (default: the router's). `ssh` holds what hosts have in common.
 
+    `api_key` is sent as `Authorization: Bearer`. Secrets are references: `env:NAME`, `file:PATH`, `cmd:COMMAND` (a
+    shell command of this machine that prints it within 20 s).
+
     `restart` is a shell command that replaces the whole deployment by a freshly started one, for trials; it runs here.
     """
 
@@ -185,6 +189,7 @@ class Target(Section):
     decode: list[ServerSpec] = Field(min_length=1)
     model: str | None = Field(default=None, min_length=1, max_length=500)  # default: asked from /v1/models
     api_key: SecretRef | None = None
+    headers: Headers = {}  # of every request of ours
     tls: Tls = Tls()
     allow: list[FaultKind] = ["kill"]
     content: ContentMode = "auto"

@@ -55,6 +55,7 @@ class Matching:
     pattern: str
     what: str  # "must be <what>"
     hint: str = ""
+    private: bool = False  # what is there instead is not shown
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
@@ -67,7 +68,7 @@ class Matching:
     def check(self, value: str) -> str:
         """The value itself; an error when it does not match."""
         if fullmatch(self.pattern, value) is None:
-            raise wrong(f"must be {self.what}, not {quoted(value)}", self.hint)
+            raise wrong(f"must be {self.what}" + ("" if self.private else f", not {quoted(value)}"), self.hint)
         return value
 
 

@@ -65,7 +65,7 @@ load:
     think_time: 500ms
     saturate: {waiting: 20, max_sessions: 400}
     model: some-model
-    headers: {X-Team: chaos}
+    headers: {X-Team: chaos, X-Gate: {secret: "cmd:echo x"}}
     api_key: env:KEY
     temperature: 0.5
     ignore_eos: false
@@ -105,6 +105,7 @@ decode:
   - {url: "https://[::1]:30001/base", pidfile: decode.pid, port: 30001}
 model: m
 api_key: file:/run/key
+headers: {X-Team: chaos, X-Gate: {secret: env:GATE}}
 tls: {verify: false, ca: ca.pem}
 allow: [kill, signal]
 restart: docker compose restart

@@ -129,7 +129,7 @@ def test_units_are_read() -> None:
         (
             "120s",
             "5s, api_key: sk-1234",
-            "4:56: `api_key` must be a reference env:NAME or file:PATH, not 'sk-1234' (keys are never written here)",
+            "4:56: `api_key` must be a reference env:NAME, file:PATH or cmd:COMMAND (keys are never written here)",
         ),
         ("group: agents", "group: agent", "6:30: there is no group 'agent' (did you mean agents?)"),
         ("{group: agents}", "agents", "6:22: `kill` must be a mapping (key: value), not the text 'agents'"),

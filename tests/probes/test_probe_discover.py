@@ -225,7 +225,7 @@ async def test_a_key_is_sent_and_never_shown() -> None:
         return await models(request)
 
     async with Deployment(router={**ROUTER, "v1__models": guarded}).up() as target:
-        found = await look(target, api_key="sk-secret")
+        found = await look(target, headers={"authorization": "Bearer sk-secret"})
     assert ["Bearer sk-secret"] == sent
     assert "sk-secret" not in repr(found)
 

@@ -84,7 +84,7 @@ class Forensics:
         clock: Clock,
         folder: RunFolder,
         suspicion: Suspicion,
-        secrets: Iterable[str | None] = (),
+        secrets: Iterable[str] = (),
     ) -> None:
         self._subjects = tuple(subjects)
         self._watched = watched

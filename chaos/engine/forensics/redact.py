@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from chaos.engine.secrets import MIN_SECRET, REDACTED
+from chaos.model.headers import SECRET_NAME
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-REDACTED = "[redacted]"
 NOT_SAVED = "[not saved]"
-MIN_SECRET = 6
-"""A shorter value is too common to be removed everywhere."""
 ENGINE_PREFIXES = (
     "CUDA_", "DISAGG", "DYN_", "FLASHINFER_", "GLOO_", "HF_HUB_", "HIP_", "IB_", "LANG", "LC_", "LD_", "MC_",
     "MOONCAKE_", "NCCL_", "NIXL_", "NVSHMEM_", "OMP_", "PATH", "PDCHAOS_", "PYTHON", "RANK", "RAY_", "ROCM_", "SGL_",
@@ -23,7 +23,6 @@ ENGINE_PREFIXES = (
 )  # fmt: skip
 """Variables that say how an engine runs. Of all others only the names are saved."""
 
-_SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth|cookie|private", re.IGNORECASE)
 _NO_SECRET = re.compile(r"tokeniz|^(?:none|null|true|false|[-+\d.,e]*)$", re.IGNORECASE)
 _WORDS = (
     r"(?:api|access|private|secret|ssh|signing)[_-]?key|secret|passw(?:or)?d|credentials?|cookie|"
@@ -42,16 +41,14 @@ _ARGUMENT = re.compile(r"^(--?[A-Za-z][\w.-]*)(?:=(.*))?$", re.DOTALL)
 class Redactor:
     """Knows secrets and removes them."""
 
-    def __init__(self, secrets: Iterable[str | None] = ()) -> None:
-        self._secrets: set[str] = set()
-        for secret in secrets:
-            self._learn(secret or "")
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets = {secret for secret in secrets if len(secret) >= MIN_SECRET}
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """An environment in which only what concerns the engine has values, and nothing that calls itself a secret."""
         shown = {}
         for name, value in sorted(env.items()):
-            if _SECRET_NAME.search(name):
+            if SECRET_NAME.search(name):
                 if not _NO_SECRET.search(value):
                     self._learn(value)
                 shown[name] = REDACTED
@@ -102,7 +99,7 @@ class Redactor:
     @staticmethod
     def secret_name(name: str) -> bool:
         """Whether something of this name is a secret."""
-        return bool(_SECRET_NAME.search(name)) and not re.search("tokeniz", name, re.IGNORECASE)
+        return bool(SECRET_NAME.search(name)) and not re.search("tokeniz", name, re.IGNORECASE)
 
     def _field(self, name: str, inner: object) -> object:
         if isinstance(inner, str) and self.secret_name(name) and not _NO_SECRET.search(inner):

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chaos.engine.secrets import look_up
+from chaos.engine.secrets import header_values, look_up
 from chaos.model.target import Tls
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from chaos.model.scenario import Group
+    from chaos.model.target import Target
 
 ORPHAN_DRAIN_S = 20.0
 """How long an agent whose harness died may let its requests finish: hanging up would be the fault we study."""
@@ -33,7 +35,19 @@ class Endpoint:
     base_url: str
     model: str
     api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tls: Tls = field(default_factory=Tls)
+
+    @classmethod
+    def of(cls, target: Target, model: str) -> Endpoint:
+        """The router of a target."""
+        return cls(
+            base_url=target.router.url,
+            model=model,
+            api_key=look_up(target.api_key),
+            headers=header_values(target.headers),
+            tls=target.tls,
+        )
 
 
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +107,8 @@ def agent_config(
         api=group.api,
         stream=group.stream,
         model=group.model or endpoint.model,
-        headers=group.headers,
-        api_key=look_up(group.api_key) or endpoint.api_key,
+        headers={**endpoint.headers, **header_values(group.headers, f"load {group.name}: ")},
+        api_key=look_up(group.api_key, f"load {group.name}: api_key") or endpoint.api_key,
         tls=TlsConfig(verify=endpoint.tls.verify, ca=endpoint.tls.ca),
         sessions=group.sessions,
         first_session=first,

@@ -90,11 +90,11 @@ async def discover(
     *,
     http: httpx.AsyncClient,
     clock: Clock,
-    api_key: str | None = None,
+    headers: Mapping[str, str] | None = None,
     hosts: Hosts | None = None,
 ) -> Discovery:
     """Ask every server of the target. Raises Unfit when one does not answer or is not what the target says."""
-    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    headers = headers or {}
     hosts = hosts or Hosts.here(target)
     inquiry = Inquiry(http, headers, plan.time_scale)
     servers = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in target.servers]
