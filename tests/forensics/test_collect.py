@@ -92,7 +92,7 @@ async def bench(tmp_path: Path, process: object, **servers: object) -> AsyncIter
             clock=clock,
             folder=folder,
             suspicion=suspicion,
-            secrets=[None, SECRET],
+            secrets=[SECRET],
         )
         waiting = forensics.start(tasks)
         try:

@@ -111,7 +111,7 @@ def test_paths_in_a_target_file_are_taken_from_its_folder(tmp_path: Path, monkey
     monkeypatch.setenv("HOME", "/home/somebody")
     target = library.load_target(f"{tmp_path.name}/target.yaml").value
     for server in (target.router, target.prefill[0], target.decode[0]):
-        assert [f"{tmp_path}/a.log", "/var/b.log", "/home/somebody/c.log"] == server.log
+        assert [f"{tmp_path}/a.log", "/var/b.log", "/home/somebody/c.log"] == [log.file for log in server.log]
         assert f"{tmp_path}/run/p.pid" == server.pidfile
     assert f"{tmp_path}/ca.pem" == target.tls.ca
 
