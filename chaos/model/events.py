@@ -284,7 +284,9 @@ class RequestEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="re
     gaps: Gaps | None = None
     status: int | None = None
     finish: str = ""
-    error: str = ""  # "" or one of: connect refused status in-band truncated no-tokens timeout reset cancelled protocol
+    # "" or one of: connect refused status in-band truncated no-tokens timeout reset cancelled protocol way (it was our
+    # own way to the server's host that broke)
+    error: str = ""
     detail: str = ""  # what the server said, cut to 300 characters
     content: Content = "unchecked"
     whose: str = ""  # the request whose codeword the answer holds instead

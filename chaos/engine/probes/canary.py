@@ -425,6 +425,6 @@ def _digest(text: str) -> str:
 
 
 def _ended_by(error: str) -> EndedBy:
-    if error == "cancelled":
+    if error in ("cancelled", "way"):
         return "harness"
     return "error" if error in _FAILED_ON_THE_WAY else "server"

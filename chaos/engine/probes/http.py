@@ -16,6 +16,7 @@ from chaos.model.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from chaos.engine.hosts.relays import Relays
     from chaos.model.target import Tls
 
 _AIOHTTP = importlib.util.find_spec("httpx_aiohttp") is not None and importlib.util.find_spec("aiohttp") is not None
@@ -24,6 +25,8 @@ if _AIOHTTP:
     import aiohttp
     from aiohttp import http_exceptions
     from httpx_aiohttp import AiohttpTransport
+
+    from chaos.engine.probes.relayed import RelayTransport, WayLost
 
     TRANSPORT_ERRORS: tuple[type[Exception], ...] = (
         httpx.HTTPError,
@@ -42,12 +45,14 @@ if _AIOHTTP:
     )
     _UNCONNECTED: tuple[type[Exception], ...] = (aiohttp.ClientConnectorError, httpx.ConnectError, socket.gaierror)
     _HUNG_UP: tuple[type[Exception], ...] = (aiohttp.ServerDisconnectedError, ConnectionError)
+    _OURS: tuple[type[Exception], ...] = (WayLost,)
 else:
     TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, UnicodeError)
     _CUT = ()
     _GARBLED = (httpx.ProtocolError,)
     _UNCONNECTED = (httpx.ConnectError, socket.gaierror)
     _HUNG_UP = (ConnectionError,)
+    _OURS = ()
 
 
 def transport_name() -> str:
@@ -55,14 +60,17 @@ def transport_name() -> str:
     return "httpx-aiohttp" if _AIOHTTP else "httpx"
 
 
-def make_http(tls: Tls | None = None) -> httpx.AsyncClient:
+def make_http(tls: Tls | None = None, relays: Relays | None = None) -> httpx.AsyncClient:
     """Build the client: no pool limit, no default timeout, no proxies or credentials from the environment.
 
     Every request has a connection of its own. An engine closes an idle connection after a few seconds (uvicorn: 5 s),
-    and a request that meets that close fails although the server is fine; a canary must not fail like that.
+    and a request that meets that close fails although the server is fine; a canary must not fail like that. Servers
+    behind `relays` are asked through them.
     """
+    context = _context(tls)
     return httpx.AsyncClient(
-        transport=_transport(_context(tls)),
+        transport=_transport(context),
+        mounts=_mounts(relays, context) if relays is not None and relays.entries else None,
         timeout=None,  # noqa: S113 - a waiting canary is never hung up; callers that want a deadline set one
         trust_env=False,
         follow_redirects=False,
@@ -98,6 +106,13 @@ def _transport(context: ssl.SSLContext) -> httpx.AsyncBaseTransport:
     return AiohttpTransport(client=session)
 
 
+def _mounts(relays: Relays, context: ssl.SSLContext) -> dict[str, httpx.AsyncBaseTransport | None]:
+    if not _AIOHTTP:
+        raise UsageError("requests through SSH connections need httpx-aiohttp", hint="pip install httpx-aiohttp")
+    through = RelayTransport(relays, context)
+    return {f"all://{name}": through for name in relays.entries}
+
+
 def describe(error: BaseException) -> tuple[str, str]:
     """The code (as in `RequestEnded.error`) and a short text for a transport error, from its whole chain of causes.
 
@@ -106,6 +121,8 @@ def describe(error: BaseException) -> tuple[str, str]:
     chain = list(_causes(error))
     numbers = {cause.errno for cause in chain if isinstance(cause, OSError)}
     text = next((str(cause) for cause in chain if str(cause)), type(error).__name__)
+    if any(isinstance(cause, _OURS) for cause in chain):
+        return "way", text
     if errno.ECONNREFUSED in numbers:
         return "refused", text
     if errno.ECONNRESET in numbers or errno.EPIPE in numbers:
