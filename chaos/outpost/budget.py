@@ -6,8 +6,8 @@ import time
 
 BYTES_PER_S = 40 << 20
 """An engine under load writes below 2 MB/s."""
-CPU_SHARE = 0.2
-"""Of one core. A scan takes about 2 ms of it per MB, so this is not what ends a look on an idle machine."""
+CPU_SHARE = 0.25
+"""Of one core. A scan takes 2 ms of it per MB, ten times that on a machine that starves."""
 NOTHING_LEFT_S = 0.05
 """How long to wait for more."""
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
+from chaos.outpost import wraps
 from chaos.outpost.budget import BYTES_PER_S, CPU_SHARE, NOTHING_LEFT_S, Budget
+from chaos.outpost.printed import PrintedSource
 from chaos.outpost.scan import Scanner
-from chaos.outpost.sources import FileSource, GlobSource, is_glob
+from chaos.outpost.sources import FILE, FileSource, GlobSource, is_glob
 
 if TYPE_CHECKING:
     import threading
@@ -30,6 +32,7 @@ RAW_HITS = 200
 MAX_KEYS = 100_000
 MAX_LINE_BYTES = 4 << 10
 SIGN_EVERY_S = 1.0
+SOON_S = 0.005
 FINISH_S = 5.0
 """How long reading to the end may take: by then a file is seldom further behind than a second's worth."""
 
@@ -63,11 +66,12 @@ class _Tally:
 class Follower:
     """Sources that are read together, on one budget."""
 
-    def __init__(self, sources: Sequence[Json], known: dict[str, list[list[str]]], budget: Budget) -> None:
+    def __init__(
+        self, sources: Sequence[Json], known: dict[str, list[list[str]]], budget: Budget, run: str = ""
+    ) -> None:
         self._nodes = [str(source["node"]) for source in sources]
         self._budget = budget
-        scanners = {node: Scanner(lines) for node, lines in known.items()}
-        self._sources = [_source(source, scanners[source["node"]]) for source in sources]
+        self._sources = [_source(source, known[source["node"]], run) for source in sources]
         self._tallies: dict[tuple[str, int], _Tally] = {}
         self._states: dict[tuple[int, int], tuple[str, str]] = {}  # of each text what was last told of its state
         self._turn = 0
@@ -102,7 +106,7 @@ class Follower:
         while self.more and time.monotonic() < until_s and not give_up():
             yield from self.turn()
             if self.more:
-                time.sleep(self.pause_s(0.0))
+                time.sleep(max(SOON_S, self.pause_s(0.0)))
         for number, source in enumerate(self._sources):
             for text, news in source.finish():
                 yield from self._messages(number, text, news)
@@ -161,6 +165,7 @@ def follow(
     name: str,
     sources: list[Json],
     known: dict[str, list[list[str]]],
+    run: str = "",
     poll_s: float = POLL_S,
     bytes_per_s: float = BYTES_PER_S,
     cpu_share: float = CPU_SHARE,
@@ -170,7 +175,7 @@ def follow(
 
     `known` holds for each node the lines that mean something there, as `scan.Known`.
     """
-    follower = Follower(sources, known, Budget(bytes_per_s, cpu_share))
+    follower = Follower(sources, known, Budget(bytes_per_s, cpu_share), run)
     try:
         while not stopped.is_set():
             if finish or name in _finishing:
@@ -201,6 +206,8 @@ def _told(hit: Hit, count: int) -> Told:
     return [found.known, line, hit.offset, found.key, found.log_time, found.dated, count]
 
 
-def _source(source: Json, scanner: Scanner) -> Source:
-    kind = GlobSource if is_glob(source["what"]) else FileSource
-    return kind(source["what"], scanner, source.get("cursors") or {})
+def _source(source: Json, known: list[list[str]], run: str) -> Source:
+    kind, what, cursors = source["kind"], source["what"], source.get("cursors") or {}
+    if kind != FILE:
+        return PrintedSource(kind, what, Scanner(known, wraps.WRAPS.get(kind)), cursors, run)
+    return (GlobSource if is_glob(what) else FileSource)(what, Scanner(known), cursors)

@@ -65,14 +65,17 @@ class Scanner:
         for start, end in self._candidates(block):
             # A file cut under a writer that keeps its own offset begins with a hole, which reads as zeros.
             line = block[start:end].lstrip(b"\0")
-            stamp = self.stamp.match(line)
-            if self._wrap is not None and stamp is not None:
-                line = line[stamp.end() :]
-            meaning = self._meaning(line[:MAX_LINE_BYTES].decode(errors="replace"))
+            text = line if self._wrap is None else self._unwrapped(line)
+            meaning = self._meaning(text[:MAX_LINE_BYTES].decode(errors="replace"))
             if meaning is not None:
                 date, dated_to = last_date(block, dated_to, end, self.stamp) or date, end
-                found.append(Found(end - len(line), line, *meaning, date, stamp is not None))
+                dated = self.stamp.match(line) is not None
+                found.append(Found(end - len(text), text, *meaning, date, dated))
         return found
+
+    def _unwrapped(self, line: bytes) -> bytes:
+        wrapped = self.stamp.match(line)
+        return line if wrapped is None else line[wrapped.end() :]
 
     def _meaning(self, text: str) -> tuple[int, str] | None:
         for number, (pattern, key) in enumerate(self._known):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chaos.outpost.scan import Scanner
     from chaos.outpost.tail import Identity
 
+FILE = "file"
 MAX_FILES = 64
 """Of one glob, open at once."""
 NO_MATCH = "no file matches"

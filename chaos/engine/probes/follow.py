@@ -101,7 +101,8 @@ def ordered(source: LogSource, cursors: Mapping[str, dict[str, Any] | None]) -> 
 
 def asked(log: LogFrom) -> dict[str, Any]:
     """What a target says about a log, as a host is told of it."""
-    return {"what": log.file}
+    ((kind, what),) = log.model_dump(exclude_none=True).items()
+    return {"kind": kind, "what": what}
 
 
 def known_lines(signatures: Iterable[Signature]) -> list[tuple[str, str, str]]:

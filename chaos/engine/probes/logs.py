@@ -140,6 +140,7 @@ class LogProbe:
             name=feed.name,
             sources=[ordered(*one) for one in zip(feed.sources, feed.cursors, strict=True)],
             known={source.node: known_lines(source.signatures) for source in feed.sources},
+            run=self._run_id,
             poll_s=self._poll_s,
             finish=feed.finishing,
         )
