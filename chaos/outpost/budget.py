@@ -10,6 +10,8 @@ CPU_SHARE = 0.25
 """Of one core. A scan takes 2 ms of it per MB, ten times that on a machine that starves."""
 NOTHING_LEFT_S = 0.05
 """How long to wait for more."""
+SIP_S = 0.02
+"""Less than what this gives is nothing: reading a few bytes at a time costs more than it brings."""
 
 
 class Budget:
@@ -27,7 +29,7 @@ class Budget:
         self._bytes = min(self._bytes_per_s, self._bytes + passed * self._bytes_per_s)
         self._cpu_s = min(self._cpu_share, self._cpu_s + passed * self._cpu_share - (cpu - self._cpu))
         self._wall, self._cpu = wall, cpu
-        return max(0, int(self._bytes)) if self._cpu_s > 0 else 0
+        return int(self._bytes) if self._cpu_s > 0 and self._bytes >= self._bytes_per_s * SIP_S else 0
 
     def spend(self, count: int) -> None:
         """So many bytes were read."""
