@@ -90,8 +90,7 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
             continue
         lowest = min(quiet, key=lambda r: (r.value, -r.t_ns))
         unsettled = ""
-        lately = [r for r in quiet if r.t_ns >= quiet[-1].t_ns - lag_ns]
-        if lately[-1].value < lately[0].value:
+        if _falls(quiet, lag_ns):
             unsettled = "and was still falling"
         elif quiet[-1].t_ns < broken_ns + holds_ns[series.name]:
             unsettled = NOT_YET_FREED
@@ -125,6 +124,14 @@ def _at_rest(facts: Facts, readings: Sequence[Reading], loaded_ns: int) -> list[
     """The later half of the baseline: its beginning may still show what went before us."""
     rest = [r for r in readings if r.t_ns <= loaded_ns]
     return [r for r in rest if r.t_ns * 2 >= (facts.first_ns or 0) + loaded_ns] or rest
+
+
+def _falls(quiet: Sequence[Reading], lag_ns: int) -> bool:
+    """Whether a queue fell and may fall on: it has not stood for longer than a gauge lags, and than ever before."""
+    changed = [quiet[0].t_ns, *(after.t_ns for before, after in pairwise(quiet) if after.value != before.value)]
+    stood = [after - before for before, after in pairwise(changed)]
+    stands = quiet[-1].t_ns - changed[-1]
+    return quiet[-1].value < quiet[0].value and stands <= max([lag_ns, *stood])
 
 
 def unsettled_floors(facts: Facts) -> list[str]:

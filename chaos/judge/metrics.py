@@ -47,7 +47,7 @@ def work_goes_on(facts: Facts, path: ev.Path, start_ns: int, end_ns: int) -> Tol
         return Told(Answer.UNKNOWN, "no progress counter could be read twice")
     if rise <= 0:
         return Told(Answer.NO, "no progress counter rose by more than our own probes explain", seqs)
-    if facts.fired and not _live_sessions(facts, start_ns, end_ns):
+    if facts.fired and not live_sessions(facts, start_ns, end_ns):
         return Told(Answer.UNKNOWN, "counters rose, perhaps for sessions that are dead: no live session is ours", seqs)
     return Told(Answer.YES, f"progress counters rose by {rise:.0f} more than our own probes explain", seqs)
 
@@ -161,13 +161,13 @@ def _server_work(facts: Facts, path: ev.Path, start_ns: int, end_ns: int) -> tup
         each = PROBE_TOKENS
         if len(at_rest) > 1:
             probes = _probes(facts, series.node, at_rest[0].t_ns, at_rest[-1].t_ns)
-            each = PROBE_MARGIN * _rise(at_rest) / probes if probes else PROBE_TOKENS
+            each = PROBE_MARGIN * rise(at_rest) / probes if probes else PROBE_TOKENS
         ours = each * (_probes(facts, series.node, start_ns, end_ns) + 1)
-        best = max(best, _rise(inside) - ours)
+        best = max(best, rise(inside) - ours)
     return best, readable, tuple(sorted(set(seqs)))
 
 
-def _rise(readings: Sequence[Reading]) -> float:
+def rise(readings: Sequence[Reading]) -> float:
     """How much was counted in all; a fall is a restarted process, whose count begins at zero."""
     return sum(max(b.value - a.value, 0.0) for a, b in pairwise(readings))
 
@@ -181,7 +181,8 @@ def _probes(facts: Facts, node: str, start_ns: int, end_ns: int) -> int:
     return asked + canaries
 
 
-def _live_sessions(facts: Facts, start_ns: int, end_ns: int) -> bool:
+def live_sessions(facts: Facts, start_ns: int, end_ns: int) -> bool:
+    """Whether any user's request was open between two moments."""
     return any(r.begun_ns <= end_ns and (r.ended_ns is None or r.ended_ns > start_ns) for r in facts.load.values())
 
 

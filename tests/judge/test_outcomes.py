@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from build import GOOD, HANG, INSIDE, METRICS, REFUSED, Play, Reply, late, plan, play, waved
+from build import GOOD, HANG, INSIDE, METRICS, PLAN, REFUSED, Play, Reply, late, plan, play, waved
 
 from chaos.judge import Facts, floors_settle_ns, judge, unsettled_floors
 from chaos.judge.windows import windows
@@ -46,7 +47,8 @@ def abort_lines_on_both_sides_and_every_rank() -> list[ev.AnyEvent]:
 def a_health_endpoint_that_is_red_all_the_time() -> list[ev.AnyEvent]:
     told = waved(health=503)
     told.token_rate = 500
-    return told.recovered().finish()
+    told.recovered().token_rate = 0
+    return told.finish()
 
 
 def a_gauge_stale_since_before_the_run() -> list[ev.AnyEvent]:
@@ -687,13 +689,57 @@ def test_a_queue_that_is_still_being_worked_off_is_no_leak():
     assert "still falling" in verdict.headline
 
 
-@pytest.mark.parametrize(("stands_s", "outcome"), [(1, Outcome.INCONCLUSIVE), (9, Outcome.LEAKING)])
-def test_a_queue_that_fell_and_stands_since_for_longer_than_gauges_lag_is_worked_off(stands_s, outcome):
+@pytest.mark.parametrize(
+    ("steps_s", "stands_s", "outcome"),
+    [(0, 1, Outcome.INCONCLUSIVE), (0, 9, Outcome.LEAKING), (12, 9, Outcome.INCONCLUSIVE)],
+)
+def test_a_queue_that_fell_is_worked_off_once_it_stands_for_longer_than_gauges_lag_and_than_before(
+    steps_s, stands_s, outcome
+):
     told = waved().recovered()
-    told.backlog["decode-0"] = 5.0
+    told.backlog["decode-0"] = 6.0
     told.phase("teardown").go(1).phase("idle").quietly(6)
+    told.backlog["decode-0"] = 5.0
+    told.quietly(steps_s)
     told.backlog["decode-0"] = 4.0
     assert outcome == judge(told.quietly(stands_s).phase("last-canaries").go(6).finish(idle=False)).outcome
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A deployment whose servers count tokens while it is left idle."""
+
+    rate: float = 100.0  # tokens a second
+    before: float = 0.0  # as much, from the beginning on
+    killed: bool = True
+    alone: bool = True  # no user is left
+
+    def outcome(self) -> Outcome:
+        told = play(plan=PLAN if self.killed else plan(faults=()), token_rate=self.before).load()
+        told = told.wave() if self.killed else told
+        if not self.alone:
+            told.tell(
+                ev.RequestStarted(
+                    t_ns=0, req="u", kind="load", path="routed", intended_ns=told.ns(told.now), group="agents"
+                )
+            )
+        told.recovered().phase("teardown").go(1).phase("idle")
+        told.token_rate = self.rate
+        return judge(told.quietly(10).phase("last-canaries").go(6).finish(idle=False)).outcome
+
+
+@pytest.mark.parametrize(
+    ("idle", "outcome"),
+    [
+        pytest.param(Idle(), Outcome.LEAKING, id="for the dead"),
+        pytest.param(Idle(rate=5.0), Outcome.HEALTHY, id="a late rest of them"),
+        pytest.param(Idle(rate=100.0, before=80.0), Outcome.HEALTHY, id="for somebody else all the while"),
+        pytest.param(Idle(killed=False), Outcome.HEALTHY, id="nobody left"),
+        pytest.param(Idle(alone=False), Outcome.HEALTHY, id="for one who waits"),
+    ],
+)
+def test_tokens_that_are_generated_while_nobody_waits_are_for_the_dead(idle, outcome):
+    assert outcome == idle.outcome()
 
 
 def test_our_own_hung_canaries_in_a_queue_are_no_leak():

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from chaos.judge.deeds import dying_words, hung_up_ns
 from chaos.judge.floors import floors, rising_floors
 from chaos.judge.metrics import open_requests
+from chaos.judge.nobody import for_nobody
 from chaos.judge.processes import folded, passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.stuck import alive_at_the_end, hung_up_early_ns
 from chaos.judge.threads import threads
-from chaos.judge.units import count, listed
+from chaos.judge.units import count, listed, span
 from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
     from chaos.judge.case import Case
     from chaos.judge.facts import Series
     from chaos.judge.floors import Floor, Rising
+    from chaos.judge.nobody import ForNobody
     from chaos.model import events as ev
     from chaos.model.verdict import Evidence
 
@@ -56,11 +58,11 @@ def _leaking(case: Case) -> Answered:
     stuck = [run for run in case.last_runs if run.state.wedged]
     if stuck:
         return unknown(fact(f"gauges freeze while a path is stuck: no floor can be read on {stuck[0].path.id}"))
-    got, rising = _floors(case), rising_floors(case.facts)
-    if not rising:
+    got, more = _floors(case), [*map(_rose, rising_floors(case.facts)), *map(_generated, for_nobody(case.facts))]
+    if not more:
         return got
     held = got.evidence if got.outcome is Outcome.LEAKING else ()
-    return yes(*held, *map(_rose, rising), outcome=Outcome.LEAKING)
+    return yes(*held, *more, outcome=Outcome.LEAKING)
 
 
 def _floors(case: Case) -> Answered:
@@ -124,6 +126,11 @@ def _hit_ns(case: Case) -> int:
 def _rose(rising: Rising) -> Evidence:
     levels = ", ".join(f"{level:g}" for level in rising.floors)
     return fact(f"{_where(rising.series)} holds more at rest after every wave: {levels}", rising.seqs)
+
+
+def _generated(wasted: ForNobody) -> Evidence:
+    text = f"rose by {wasted.tokens:.0f} in {span(wasted.lasted_s)} of idleness: work for sessions that are gone"
+    return fact(f"{_where(wasted.series)} {text}", wasted.seqs)
 
 
 def _where(series: Series) -> str:
