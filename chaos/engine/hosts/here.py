@@ -1,9 +1,15 @@
-"""This machine as a host: operations are called in threads of ours."""
+"""This machine as a host: each operation and each stream has a thread of its own.
+
+They are not taken from a pool: streams last as long as a run, and would leave nothing of a small pool to operations.
+One that never returns must not keep us from ending, so these threads are not waited for at our end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chaos.engine.hosts.host import PATIENCE_S, HostLost, HostTrouble
@@ -11,7 +17,7 @@ from chaos.outpost.ops import OPS, STREAMS
 from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
 _END = object()
 
@@ -27,7 +33,7 @@ class Here:
         """Carry it out in a thread; one that does not return in time is left to end by itself."""
         try:
             async with asyncio.timeout(timeout_s):
-                return await asyncio.to_thread(self.call_now, op, **args)
+                return await _threaded(partial(self.call_now, op, **args))
         except TimeoutError:
             raise HostLost(f"{op} did not end within {timeout_s:g} s") from None
 
@@ -52,7 +58,7 @@ class Here:
             finally:
                 send(_END)
 
-        running = asyncio.ensure_future(asyncio.to_thread(run))
+        running = _threaded(run)
         try:
             while (value := await heard.get()) is not _END:
                 yield value
@@ -65,3 +71,29 @@ class Here:
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+
+def _threaded(work: Callable[[], Any]) -> asyncio.Future[Any]:
+    """What `work` gives, from a thread of its own."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return  # given up
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = work()
+        except BaseException as raised:  # noqa: BLE001 - it is raised where it is awaited
+            error = raised
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, name="host", daemon=True).start()
+    return future
