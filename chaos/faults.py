@@ -38,6 +38,7 @@ from chaos.engine.faults.kit import Asking, FaultKit
 from chaos.engine.faults.permission import demand, reach
 from chaos.engine.faults.registry import prepare
 from chaos.engine.faults.restarts import CommandRestarter
+from chaos.engine.hosts import Hosts
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
 from chaos.engine.ports import SystemClock
@@ -221,12 +222,13 @@ async def _play(
     restarter = restarter or CommandRestarter.of(target)
     demand(scenario, target, restarter)
     packs = {name: library.load_pack(name).value for name in (target.engine, target.router_engine)}
-    reach(scenario, target, packs)
+    hosts = Hosts.here(target)
+    reach(scenario, target, packs, hosts)
     played = Played()
     async with make_http(target.tls) as http, _tasks() as tasks:
         with tempfile.TemporaryDirectory(prefix="pdchaos-fault-") as scratch:
             fleet = fleet or _fleet(target, [], Path(scratch), tasks)
-            async with prepare(step, _kit(target, packs, fleet, http, restarter, played)):
+            async with prepare(step, _kit(target, hosts, packs, fleet, http, restarter, played)):
                 played.insist()
                 yield played
         played.insist()
@@ -234,6 +236,7 @@ async def _play(
 
 def _kit(
     target: Target,
+    hosts: Hosts,
     packs: Mapping[str, Pack],
     fleet: Fleet,
     http: httpx.AsyncClient,
@@ -250,7 +253,9 @@ def _kit(
         probes=_Unobserved(),
         emit=played.events.append,
         clock=SystemClock(),
+        run_id=fleet.run_id,
         servers=target.servers,
+        hosts=hosts,
         rank_process={one.id: (router if one.role == "router" else engine).rank_process for one in target.servers},
         health={
             server.id: HealthSource(
@@ -262,7 +267,6 @@ def _kit(
         http=http,
         headers=request_headers(target),
         asking=Asking(
-            run_id=fleet.run_id,
             model=target.model or "",
             urls={api: base + getattr(router.endpoints, api) for api in router.endpoints.speaks},
             models_url=base + router.endpoints.models if router.endpoints.models else "",

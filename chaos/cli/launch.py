@@ -151,7 +151,7 @@ def _execute(
             note(f"pdchaos: {line}")
         target = opened.start(folder.logs, note)
     packs = {name: library.load_pack(name) for name in {target.engine, target.router_engine}}
-    reach(scenario, target, {name: pack.value for name, pack in packs.items()})
+    reach(scenario, target, {name: pack.value for name, pack in packs.items()}, hosts)
     unmet = unmet_requirements(scenario, target, {name: pack.value for name, pack in packs.items()})
     if unmet:
         raise Refused("; ".join(unmet), hint="the scenario's `requires` names what it needs")
@@ -165,6 +165,7 @@ def _execute(
             RunSetup(
                 scenario=scenario,
                 target=target,
+                hosts=hosts,
                 target_kind=opened.kind,
                 packs={name: pack.value for name, pack in packs.items()},
                 packs_used=tuple(

@@ -15,6 +15,7 @@ from chaos.model.errors import LabError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from chaos.engine.hosts import Host
     from chaos.engine.ports import Restarter
     from chaos.lab.provider import LabSpec, RunningLab
     from chaos.model.target import Target
@@ -93,7 +94,7 @@ class LabTarget:
         """A lab can start every node that it started, and as the variants that it has."""
         return variant is None or variant in self._spec.variants
 
-    def restart(self, node: str, timeout_s: float, variant: str | None = None) -> None:  # noqa: ARG002
+    def restart(self, node: str, host: Host, timeout_s: float, variant: str | None = None) -> None:  # noqa: ARG002
         """Start a node anew."""
         if self._lab is None:
             raise LabError(f"{self.kind} is not up, so {node} cannot be restarted")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from chaos.engine.faults.restarts import run_command
+from chaos.engine.hosts import Here
 from chaos.model.errors import HarnessError, Refused
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def restart_deployment(
     if target.restart is None:
         raise HarnessError(f"nobody says how to restart {target.name}")
     progress(f"restarting {target.name}")
-    run_command(target.restart, f"the restart command of {target.name}", timeout_s)
+    run_command(Here(), target.restart, f"the restart command of {target.name}", timeout_s)
     deadline = time.monotonic() + listens_s
     for server in target.servers:
         while (why := _deaf(server.spec.url)) and time.monotonic() < deadline:

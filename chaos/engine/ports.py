@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from chaos.engine.hosts import Host
     from chaos.model.events import AnyEvent
 
 
@@ -33,8 +34,8 @@ class Restarter(Protocol):
     def can_restart(self, node: str, variant: str | None = None) -> bool:
         """Whether it knows how to restart this node, and as this variant of itself."""
 
-    def restart(self, node: str, timeout_s: float, variant: str | None = None) -> None:
-        """Replace the node's process; blocks until that is done. Raises PdchaosError when it cannot be."""
+    def restart(self, node: str, host: Host, timeout_s: float, variant: str | None = None) -> None:
+        """Replace the node's process, which is on `host`; blocks until that is done. PdchaosError when it cannot be."""
 
 
 class SystemClock:

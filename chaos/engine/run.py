@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.bus import Listener
+    from chaos.engine.hosts import Hosts
     from chaos.engine.hosts.lock import TargetLock
     from chaos.engine.ports import Clock, Restarter
     from chaos.engine.safety import Interrupt
@@ -67,6 +68,7 @@ class RunSetup:
 
     scenario: Scenario
     target: Target
+    hosts: Hosts
     target_kind: str  # "lab:sim" or "file": never a build or a host
     packs: Mapping[str, Pack]
     packs_used: tuple[ev.PackUsed, ...]
@@ -190,6 +192,7 @@ class Run:
                         self._plan,
                         http=http,
                         clock=self._clock,
+                        hosts=self._setup.hosts,
                         headers=request_headers(self._setup.target),
                     )
                 )
@@ -210,7 +213,9 @@ class Run:
                     probes=probes,
                     emit=self._bus.emit,
                     clock=self._clock,
+                    run_id=self._setup.run_id,
                     servers=self._setup.target.servers,
+                    hosts=self._setup.hosts,
                     health={node.node.id: node.health for node in found.nodes if node.health},
                     http=http,
                     headers=found.headers,
@@ -399,7 +404,6 @@ class Run:
         setup, router = self._setup, found.router
         endpoints = router.pack.endpoints
         return Asking(
-            run_id=setup.run_id,
             model=found.model,
             urls={api: router.base_url + getattr(endpoints, api) for api in endpoints.speaks},
             models_url=router.base_url + endpoints.models if endpoints.models else "",
@@ -413,9 +417,10 @@ class Run:
             [
                 Subject(
                     node=node.node.id,
+                    host=setup.hosts.at(node.node.id),
                     metrics_url=node.metrics.url if node.metrics else "",
                     info_url=node.base_url + node.pack.endpoints.info if node.pack.endpoints.info else "",
-                    logs=tuple((log.stream, log.path) for log in node.logs if log.path),
+                    logs=tuple((log.stream, log.log.file or "") for log in node.logs),
                 )
                 for node in found.nodes
             ],

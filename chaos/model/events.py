@@ -528,7 +528,7 @@ class HarnessHealth(Event, frozen=True, kw_only=True, omit_defaults=True, tag="h
     completed: int = 0
     failed: int = 0
     phases: dict[str, int] = {}
-    cpu_wait: dict[str, float] = {}  # by node on this machine: the share of the time that it waited for a CPU
+    cpu_wait: dict[str, float] = {}  # by node: the share of the time that it waited for a CPU
 
 
 class RunEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="run.ended"):

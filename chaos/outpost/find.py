@@ -43,7 +43,7 @@ def _by_pid(pid: int, what: str = "the target's pid") -> Stat:
     except PermissionError:
         raise Trouble("denied", f"{what}, {pid}, may not be looked at") from None
     if found is None:
-        raise Trouble("not-located", f"{what}, {pid}, is no process on this machine")
+        raise Trouble("not-located", f"{what}, {pid}, is no process on its host")
     if found.gone:
         raise Trouble("not-located", f"{what}, {pid}, is a zombie")
     return found
@@ -115,7 +115,7 @@ def _by_port(port: int) -> Stat:
     except OSError:
         raise Trouble("denied", f"cannot see who listens on port {port}") from None
     if not listening:
-        raise Trouble("not-located", f"nobody on this machine listens on port {port}")
+        raise Trouble("not-located", f"nobody on its host listens on port {port}")
     everyone = proc.everybody()
     holding: dict[int, set[str]] = {}
     for one in everyone.values():

@@ -21,13 +21,14 @@ POLL_S = 0.002
 LONGEST_WATCH_S = 60.0
 
 
-def connections(pid: int) -> list[str]:
-    """Inodes of a process's connections: ESTABLISHED ones over TCP, connected ones over Unix sockets.
+def connections(pid: int, unix: bool = False) -> list[str]:
+    """Inodes of a process's ESTABLISHED TCP connections; with `unix` also of its connected Unix sockets.
 
-    Raises Trouble when the kernel does not tell.
+    Those may be pairs of its own (an event loop has one), for the kernel does not tell who is at the other end. Raises
+    Trouble when it tells nothing.
     """
     try:
-        return sorted(proc.sockets(pid) & _open(pid))
+        return sorted(proc.sockets(pid) & _open(pid, unix=unix))
     except OSError as error:
         raise Trouble("missing", f"the sockets of process {pid} cannot be seen: {error.strerror}") from None
 
@@ -35,13 +36,13 @@ def connections(pid: int) -> list[str]:
 def still_open(inodes: Collection[str]) -> int:
     """How many of these connections are still open in our own network namespace. Raises Trouble."""
     try:
-        return len(_open("self") & set(inodes))
+        return len(_open("self", unix=True) & set(inodes))
     except OSError as error:
         raise Trouble("missing", f"sockets cannot be seen: {error.strerror}") from None
 
 
-def _open(pid: int | str) -> set[str]:
-    return {row.inode for row in rows(pid, state=ESTABLISHED)} | connected_unix(pid)
+def _open(pid: int | str, *, unix: bool) -> set[str]:
+    return {row.inode for row in rows(pid, state=ESTABLISHED)} | (connected_unix(pid) if unix else set())
 
 
 def peers(port: int) -> list[str]:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Callable
 
@@ -22,24 +23,27 @@ _PERMISSION = re.compile(r"permission denied|operation not permitted", re.IGNORE
 _NOT_PYTHON = "failed to find python version"
 
 
-def stacks(pid: int, start_ticks: int) -> dict[str, Any]:
+def stacks(pid: int, start_ticks: int, limit_s: float) -> dict[str, Any]:
     """Threads and stacks of a process and of what lives below it, read by py-spy without stopping any.
 
     `threads` by pid as py-spy gives them, `failed` by pid why they could not be read; what runs no Python is in
-    neither. Raises Trouble `no-py-spy` where there is none. Takes some 20 ms for each process.
+    neither, and `alive` is how many there are at all. Raises Trouble `no-py-spy` where there is none. Takes some 20 ms
+    for each process; after `limit_s` no other is begun.
     """
     program = py_spy()
     if program is None:
         raise Trouble("no-py-spy", "py-spy is not installed")
     read: dict[str, Any] = {}
     failed: dict[str, str] = {}
-    for one in tree(pid, start_ticks):
-        threads, why = _tried(program, one)
+    until = time.monotonic() + limit_s
+    alive = tree(pid, start_ticks)
+    for one in alive:
+        threads, why = _tried(program, one) if time.monotonic() < until else (None, "its time was up")
         if threads is not None:
             read[str(one.pid)] = threads
         elif why:
             failed[str(one.pid)] = why
-    return {"threads": read, "failed": failed}
+    return {"alive": len(alive), "threads": read, "failed": failed}
 
 
 def _tried(program: str, one: proc.Stat) -> tuple[list[dict[str, Any]] | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable
@@ -14,18 +15,24 @@ if TYPE_CHECKING:
 BEFORE_BYTES = 64 << 10
 AFTER_BYTES = 128 << 10
 END_BYTES = 64 << 10
+MOST_FILES = 3
 
 
-def ends(paths: Sequence[str]) -> dict[str, list[int]]:
-    """Where files end now: inode and size, by path; those that are not there are left out."""
-    found = {}
-    for path in paths:
-        try:
-            now = os.stat(path)  # noqa: PTH116 - the same
-        except OSError:
-            continue
-        found[path] = [now.st_ino, now.st_size]
+def ends(patterns: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+    """Where files end now: inode and size, by pattern and path; of many that fit a pattern the latest few."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for pattern in patterns:
+        paths = glob.glob(pattern) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207 - may be absolute
+        there = sorted((now.st_mtime_ns, path, now) for path in paths if (now := _stat(path)) is not None)
+        found[pattern] = {path: [now.st_ino, now.st_size] for _, path, now in there[-MOST_FILES:]}
     return found
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)  # noqa: PTH116 - the same
+    except OSError:
+        return None
 
 
 def stretch(path: str, around: Sequence[int] | None = None) -> str:

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from processes import node, state_of, until
 
-from chaos.engine.faults import guard_main, signals
+from chaos.engine.faults import signals
 from chaos.engine.faults.kit import FaultKit
 from chaos.engine.faults.registry import FAULTS, prepare
 from chaos.engine.faults.restarts import CommandRestarter
+from chaos.engine.hosts import Here, HostLost, Hosts
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import make_http
 from chaos.engine.probes.liveness import HealthSource
@@ -54,11 +55,13 @@ def events() -> list[ev.AnyEvent]:
 
 @pytest.fixture
 def kit(events) -> FaultKit:
-    return FaultKit(fleet=NoFleet(), probes=NoProbes(), emit=events.append, clock=SystemClock())
+    return FaultKit(fleet=NoFleet(), probes=NoProbes(), emit=events.append, clock=SystemClock(), run_id="r1")
 
 
 def with_nodes(kit: FaultKit, *servers, **more) -> FaultKit:
-    return replace(kit, servers=servers, **more)
+    here = Here()
+    hosts = Hosts({server.id: here for server in servers}, here)
+    return replace(kit, **{"servers": servers, "hosts": hosts, **more})
 
 
 def step(**more) -> Step:
@@ -146,12 +149,13 @@ sys.path.insert(0, sys.argv[2])
 from test_node_faults import NoFleet, NoProbes, send
 from chaos.engine.faults.kit import FaultKit
 from chaos.engine.faults.registry import prepare
+from chaos.engine.hosts import Here, Hosts
 from chaos.engine.ports import SystemClock
 from chaos.model.target import Server, ServerSpec
 async def main():
     spec = ServerSpec(url="http://127.0.0.1:1", pidfile=sys.argv[1])
     kit = FaultKit(fleet=NoFleet(), probes=NoProbes(), emit=lambda _: None, clock=SystemClock(),
-                   servers=(Server("decode-0", "decode", spec),))
+                   servers=(Server("decode-0", "decode", spec),), hosts=Hosts({"decode-0": Here()}, Here()))
     async with prepare(send("STOP"), kit):
         print("frozen", flush=True)
         await asyncio.sleep(600)
@@ -169,33 +173,101 @@ def test_nothing_stays_stopped_when_pdchaos_is_killed(tmp_path) -> None:
         until(lambda: "T" not in (state_of(one.pid), state_of(one.child)), "the guard continues both")
 
 
-def guard(ttl_s: float, pid: int, start: str) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-I", guard_main.__file__, str(ttl_s), f"{pid}:{start}"]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdout.readline() == b"armed\n"
-    return process
+class Losable(Here):
+    """This machine, as one that can be lost."""
+
+    def __init__(self) -> None:
+        self.lost: tuple[str, ...] = ()
+
+    async def call(self, op: str, /, **args: object) -> object:
+        if op in self.lost:
+            raise HostLost("ops@gpu1 is not connected")
+        return await super().call(op, **args)
 
 
-def start_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
+def on(host: Here, kit: FaultKit, one) -> FaultKit:
+    return with_nodes(kit, one.server(), hosts=Hosts({"decode-0": host}, Here()))
 
 
-@pytest.mark.parametrize(
-    ("ttl_s", "word", "mine", "stays"),
-    [(0.2, None, True, False), (60, b"", True, False), (60, b"done\n", True, True), (60, b"", False, True)],
-    ids=["time is over", "pdchaos is gone", "told that it is not needed", "a later process has the pid"],
-)
-def test_the_guard_continues_what_was_stopped_unless_it_is_told_otherwise(ttl_s, word, mine, stays, tmp_path) -> None:
+async def test_where_no_guard_can_be_armed_nothing_is_stopped(tmp_path, kit, events) -> None:
+    host = Losable()
+    host.lost = ("guard.arm",)
     with node(tmp_path) as one:
-        with guard(ttl_s, one.pid, start_of(one.pid) if mine else "1") as process:
-            os.kill(one.pid, signal.SIGSTOP)
-            until(lambda: state_of(one.pid) == "T", "it is stopped")
-            if word is not None:
-                process.stdin.write(word)
-                process.stdin.close()
-            process.wait(10)
-        assert stays == (state_of(one.pid) == "T")
-        os.kill(one.pid, signal.SIGCONT)
+        async with prepare(send("STOP"), on(host, kit, one)):
+            assert "T" not in (state_of(one.pid), state_of(one.child))
+    assert [("applied", False)] == stages(events)
+    assert last(events, "applied").detail.endswith("so nothing was stopped")
+
+
+async def test_a_host_that_is_lost_while_a_freeze_lasts_leaves_it_unproven_and_told_as_left(
+    tmp_path, kit, events
+) -> None:
+    host = Losable()
+    with node(tmp_path) as one:
+        kit = on(host, kit, one)
+        async with prepare(send("STOP"), kit):
+            host.lost = ("threads", "signal")
+        assert [
+            ("applied", True),
+            ("verified", True),
+            ("verified", False),
+            ("reverted", False),
+            ("revert-verified", False),
+        ] == stages(events)
+        assert ["fault: nobody knows: a host did not answer"] == kit.leftovers
+        assert "gpu1" not in str(events)
+
+
+async def test_what_was_sent_to_a_host_that_is_lost_is_not_known_and_not_raised(tmp_path, kit, events) -> None:
+    host = Losable()
+    host.lost = ("signal",)
+    with node(tmp_path) as one:
+        async with prepare(send("KILL"), on(host, kit, one)):
+            pass
+    assert (("applied", False), "nobody knows: a host did not answer") == (
+        stages(events)[0],
+        last(events, "applied").detail,
+    )
+
+
+async def test_undoing_is_awaited_to_its_end_though_somebody_loses_patience(tmp_path, kit, events) -> None:
+    class Slow(Here):
+        async def call(self, op: str, /, **args: object) -> object:
+            if op == "signal" and args["send"] == "CONT":
+                asked.set()
+                await asyncio.sleep(0.2)
+            return await super().call(op, **args)
+
+    asked = asyncio.Event()
+    with node(tmp_path) as one:
+        fault = prepare(send("STOP"), on(Slow(), kit, one))
+        await fault.__aenter__()
+        undoing = asyncio.ensure_future(fault.undo())
+        await asked.wait()
+        undoing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await undoing
+        assert ("reverted", True) == stages(events)[-1]
+        await asyncio.to_thread(until, lambda: "T" not in (state_of(one.pid), state_of(one.child)), "it runs again")
+
+
+async def test_nodes_of_two_hosts_are_stopped_and_guarded_on_both(tmp_path, kit, events) -> None:
+    class Counting(Here):
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        async def call(self, op: str, /, **args: object) -> object:
+            self.asked.append(op)
+            return await super().call(op, **args)
+
+    hosts = {"decode-0": Counting(), "decode-1": Counting()}
+    with node(tmp_path) as one, node(tmp_path, "decode-1") as two:
+        both = with_nodes(kit, one.server(), two.server(), hosts=Hosts(hosts, Here()))
+        async with prepare(send("STOP", mode="all"), both):
+            assert ("T", "T") == (state_of(one.pid), state_of(two.pid))
+        assert "T" not in (state_of(one.pid), state_of(two.pid))
+    for host in hosts.values():
+        assert ["guard.arm", "guard.disarm"] == [op for op in host.asked if op.startswith("guard")]
 
 
 async def test_a_freeze_that_somebody_else_ended_was_none(tmp_path, kit, events) -> None:
@@ -210,7 +282,11 @@ async def test_a_freeze_that_somebody_else_ended_was_none(tmp_path, kit, events)
 
 async def test_a_stop_that_does_not_stop_is_not_verified(tmp_path, kit, events, monkeypatch) -> None:
     monkeypatch.setattr(signals, "EFFECT_S", 0.2)
-    monkeypatch.setattr(signals, "send", lambda *_: "")
+
+    async def unsent(_host, processes, _what) -> list[str]:
+        return ["" for _ in processes]
+
+    monkeypatch.setattr(signals, "send", unsent)
     with node(tmp_path) as one:
         async with prepare(send("STOP"), with_nodes(kit, one.server())):
             assert ("verified", False) == stages(events)[-1]

@@ -10,7 +10,8 @@ from chaos import library
 from chaos.engine.faults import permission
 from chaos.engine.faults.permission import demand, reach
 from chaos.engine.faults.restarts import CommandRestarter
-from chaos.model.errors import Refused
+from chaos.engine.hosts import Here, HostLost, Hosts
+from chaos.model.errors import Refused, Unfit
 from chaos.model.outcomes import ExitCode
 from chaos.model.scenario import Scenario
 from chaos.model.target import Target
@@ -29,6 +30,9 @@ def target(**more) -> Target:
         "allow": ALL,
     }
     return Target.model_validate({**plain, **more})
+
+
+HOSTS = Hosts.here(target())
 
 
 def scenario(**action) -> Scenario:
@@ -80,10 +84,10 @@ def test_what_is_not_allowed_or_not_told_is_refused_with_a_hint(action, changes,
 
 def test_where_no_connection_can_be_made_a_black_hole_that_is_refused_with_the_reason(monkeypatch) -> None:
     step = {"kill": {"group": "agents", "how": "blackhole"}, "for": 5.0}
-    reach(scenario(**step), target(), PACKS)
+    reach(scenario(**step), target(), PACKS, HOSTS)
     monkeypatch.setattr(permission.blackhole, "why_impossible", lambda: "Protocol not available")
     with pytest.raises(Refused, match="no connection of this machine") as refused:
-        reach(scenario(**step), target(), PACKS)
+        reach(scenario(**step), target(), PACKS, HOSTS)
     assert "Protocol not available" in refused.value.message
     assert ExitCode.REFUSED == refused.value.exit_code
 
@@ -99,20 +103,30 @@ def test_what_is_allowed_and_told_is_not_refused() -> None:
 
 def test_a_process_that_cannot_be_found_or_signalled_is_refused_before_the_run(monkeypatch) -> None:
     with pytest.raises(Refused, match="the process of decode-0 cannot be found: the target gives no pid"):
-        reach(scenario(**FREEZE), target(), PACKS)
+        reach(scenario(**FREEZE), target(), PACKS, HOSTS)
     mine = target(decode=[{"url": "http://127.0.0.1:3", "pid": os.getpid()}])
-    reach(scenario(**FREEZE), mine, PACKS)
-    monkeypatch.setattr(permission, "_may_signal", lambda _: False)
+    reach(scenario(**FREEZE), mine, PACKS, HOSTS)
+    monkeypatch.setattr(permission, "may_signal", lambda *_: False)
     with pytest.raises(Refused, match="this user may not send signals to decode-0"):
-        reach(scenario(**FREEZE), mine, PACKS)
-    reach(scenario(**RESTART), mine, PACKS)  # a restart is somebody else's signal
+        reach(scenario(**FREEZE), mine, PACKS, HOSTS)
+    reach(scenario(**RESTART), mine, PACKS, HOSTS)  # a restart is somebody else's signal
+
+
+def test_a_host_that_does_not_answer_is_told_before_the_run() -> None:
+    class Lost(Here):
+        def call_now(self, op: str, /, **args: object) -> object:
+            raise HostLost("ops@gpu1 is not connected")
+
+    mine = target(decode=[{"url": "http://127.0.0.1:3", "pid": os.getpid()}])
+    with pytest.raises(Unfit, match="decode-0 cannot be looked for: ops@gpu1 is not connected"):
+        reach(scenario(**FREEZE), mine, PACKS, Hosts({"decode-0": Lost()}, Here()))
 
 
 def test_a_rank_that_is_not_there_is_refused_before_the_run() -> None:
     mine = target(decode=[{"url": "http://127.0.0.1:3", "pid": os.getpid()}])
     stop = {"signal": {"where": {"role": "decode", "rank": 1}, "send": "STOP"}}
     with pytest.raises(Refused, match=r"decode-0 has no rank 1 \(processes of ranks: none\)"):
-        reach(scenario(**stop), mine, PACKS)
+        reach(scenario(**stop), mine, PACKS, HOSTS)
     unknown = {name: pack.model_copy(update={"rank_process": ""}) for name, pack in PACKS.items()}
     with pytest.raises(Refused, match="an engine whose pack does not say which processes are ranks"):
-        reach(scenario(**stop), mine, unknown)
+        reach(scenario(**stop), mine, unknown, HOSTS)

@@ -66,14 +66,19 @@ async def asked(reply: Callable[[dict[str, Any]], bytes | None]) -> AsyncIterato
     base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, make_http() as http:
         asking = Asking(
-            run_id="r1",
             model="m",
             urls={"chat": base + "/v1/chat/completions", "generate": base + "/generate"},
             models_url=base + "/v1/models",
             owners=Owners(("agents",)),
         )
         kit = FaultKit(
-            fleet=Nobody(), probes=NoProbes(), emit=events.append, clock=SystemClock(), http=http, asking=asking
+            fleet=Nobody(),
+            probes=NoProbes(),
+            emit=events.append,
+            clock=SystemClock(),
+            run_id="r1",
+            http=http,
+            asking=asking,
         )
         yield kit, events, bodies
         server.close()

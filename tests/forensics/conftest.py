@@ -12,6 +12,7 @@ import pytest
 from engines import ENGINE
 
 from chaos.engine.probes.locate import Located
+from chaos.outpost.proc import stat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +30,9 @@ class Process:
 
     @property
     def located(self) -> Located:
-        return Located(self.pid, psutil.Process(self.pid).create_time())
+        found = stat(self.pid)
+        assert found is not None
+        return Located(self.pid, found.start_time, found.start_ticks)
 
     def end_control_thread(self) -> None:
         assert self.popen.stdin is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import json
 import os
@@ -15,13 +16,16 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from chaos.engine.forensics import Forensics, Subject, Suspicion, collect, stacks
+from chaos.engine.forensics import Forensics, Subject, Suspicion, collect
+from chaos.engine.hosts import Here, HostLost
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes.http import make_http
 from chaos.engine.probes.process import ProcessProbe, ProcessSource
 from chaos.journal import RunFolder
 from chaos.model import events as ev
 from chaos.model.target import ServerSpec
+from chaos.outpost import stacks
+from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -55,7 +59,7 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def bench(tmp_path: Path, process: object, **servers: object) -> AsyncIterator[Bench]:
+async def bench(tmp_path: Path, process: object, host: Here | None = None, **servers: object) -> AsyncIterator[Bench]:
     """Forensics of a node whose process is `process`."""
     folder = RunFolder.create(tmp_path, utc="20261129T000000Z", scenario="s", run_id="r1")
     folder.write("target.yaml", "api_key: env:KEY\n")
@@ -72,17 +76,18 @@ async def bench(tmp_path: Path, process: object, **servers: object) -> AsyncIter
     async with serving(**routes) as url, make_http() as http, asyncio.TaskGroup() as tasks:
         spec = ServerSpec(url=url, pid=process.pid)
         watched = ProcessProbe(
-            [ProcessSource(node="prefill-0", spec=spec, found=process.located)], emit=emit, clock=clock
+            [ProcessSource(node="prefill-0", spec=spec, host=Here(), found=process.located)], emit=emit, clock=clock
         )
         forensics = Forensics(
             [
                 Subject(
                     node="prefill-0",
+                    host=host or Here(),
                     metrics_url=url + "/metrics",
                     info_url=url + "/server_info",
-                    logs=(("log", log),),
+                    logs=(("log", str(log)),),
                 ),
-                Subject(node="decode-0"),
+                Subject(node="decode-0", host=Here()),
             ],
             watched=watched,
             wanted=["control_thread"],
@@ -184,10 +189,10 @@ async def test_the_first_suspicion_saves_by_itself_and_marks_the_log_at_the_faul
 async def test_without_the_tool_all_else_is_saved_and_the_lack_is_told(
     tmp_path: Path, start: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stacks.PySpy, "find", staticmethod(lambda: None))
+    monkeypatch.setattr(stacks, "py_spy", lambda: None)
     async with bench(tmp_path, start()) as one:
         await one.forensics.save("fatal-line")
-    assert "thread stacks: py-spy is not installed (pip install 'pdchaos[forensics]')" in one.taken.missing
+    assert "prefill-0: thread stacks: py-spy is not installed (pip install 'pdchaos[forensics]')" in one.taken.missing
     assert "py-spy is not installed" in one.read("index.json")
     assert {"prefill-0-metrics.prom", "prefill-0-processes.json"} <= set(one.taken.files)
     assert [] == one.emit.of(ev.ProcessSeen)
@@ -199,14 +204,14 @@ async def test_names_of_a_node_that_could_be_read_only_in_part_are_not_told(
     from engines import PARENT
 
     parent = start(PARENT)
-    real = stacks.PySpy.threads
+    real = stacks.stacks_of
 
-    def half(self: stacks.PySpy, pid: int) -> list[stacks.Thread]:
+    def half(program: str, pid: int) -> list[dict]:
         if pid != parent.pid:
-            raise stacks.NoStacks("py-spy is not permitted to look at it")
-        return real(self, pid)
+            raise Trouble("no-stacks", "py-spy is not permitted to look at it")
+        return real(program, pid)
 
-    monkeypatch.setattr(stacks.PySpy, "threads", half)
+    monkeypatch.setattr(stacks, "stacks_of", half)
     async with bench(tmp_path, parent) as one:
         one.forensics.look("baseline")
         await one.forensics.settle()
@@ -234,6 +239,39 @@ async def test_a_dead_process_is_told_and_the_rest_is_saved(tmp_path: Path, star
         one.taken.missing
     )
     assert "prefill-0-log.txt" in one.taken.files
+
+
+async def test_a_host_that_does_not_answer_costs_what_is_there_and_nothing_else(
+    tmp_path: Path, start: Callable
+) -> None:
+    class Lost(Here):
+        async def call(self, op: str, /, **args: object) -> object:
+            raise HostLost("ops@gpu1 is not connected")
+
+    async with bench(tmp_path, start(), host=Lost()) as one:
+        await one.forensics.save("fatal-line")
+    assert {
+        "prefill-0: thread stacks: its host did not answer in time",
+        "prefill-0: processes: its host did not answer",
+        "prefill-0: log: its host did not answer",
+    } < set(one.taken.missing)
+    assert "prefill-0-metrics.prom" in one.taken.files
+    assert "gpu1" not in everything(one.folder.root)
+
+
+async def test_of_a_pattern_the_latest_files_are_saved(tmp_path: Path, start: Callable) -> None:
+    for number in range(5):
+        (tmp_path / f"many-{number}.log").write_text(f"file {number}\n")
+        os.utime(tmp_path / f"many-{number}.log", (number, number))
+    async with bench(tmp_path, start()) as one:
+        (subject, other) = one.forensics._subjects
+        logs = (("log", str(tmp_path / "many-*.log")), ("told", ""))
+        one.forensics._subjects = (dataclasses.replace(subject, logs=logs), other)
+        await one.forensics.save("fatal-line")
+    assert ["file 2", "file 3", "file 4"] == [
+        one.read(f"prefill-0-log{which}.txt").split("\n")[1] for which in ("", "-2", "-3")
+    ]
+    assert "prefill-0: told: it is no file" in one.taken.missing
 
 
 async def test_when_the_time_is_up_the_rest_is_left_out_and_named(

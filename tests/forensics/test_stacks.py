@@ -11,38 +11,49 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from chaos.engine.forensics import stacks
+from chaos.engine.forensics import stacks as stacks_there
+from chaos.engine.hosts import Here
+from chaos.outpost import stacks
+from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from chaos.engine.forensics.stacks import Thread
+
 
 @pytest.fixture
-def py_spy() -> stacks.PySpy:
-    found = stacks.PySpy.find()
+def program() -> str:
+    found = stacks.py_spy()
     assert found is not None, "py-spy belongs to the development tools"
     return found
 
 
-def test_names_tell_which_function_a_thread_runs(start: Callable, py_spy: stacks.PySpy) -> None:
-    threads = py_spy.threads(start().pid)
+async def read(process: object) -> list[Thread]:
+    told = await stacks_there.read(Here(), process.located, 60.0)
+    assert {} == told.failed
+    return told.threads[str(process.pid)]
+
+
+async def test_names_tell_which_function_a_thread_runs(start: Callable) -> None:
+    threads = await read(start())
     assert ["MainThread", "Thread-1 (control_thread)", "east (worker)"] == [thread.label for thread in threads]
 
 
-def test_a_thread_that_has_ended_is_not_there_any_more(start: Callable, py_spy: stacks.PySpy) -> None:
+async def test_a_thread_that_has_ended_is_not_there_any_more(start: Callable) -> None:
     process = start()
     process.end_control_thread()
-    assert ["MainThread", "east (worker)"] == [thread.label for thread in py_spy.threads(process.pid)]
+    assert ["MainThread", "east (worker)"] == [thread.label for thread in await read(process)]
 
 
-def test_stacks_are_told_innermost_call_first(start: Callable, py_spy: stacks.PySpy) -> None:
-    text = stacks.text(py_spy.threads(start().pid))
+async def test_stacks_are_told_innermost_call_first(start: Callable) -> None:
+    text = stacks_there.text(await read(start()))
     control = text[text.index("Thread-1 (control_thread)") :]
     assert control.index("wait (") < control.index("control_thread (<string>:")
 
 
-def test_looking_does_not_stop_the_process(start: Callable, py_spy: stacks.PySpy) -> None:
+def test_looking_does_not_stop_the_process(start: Callable, program: str) -> None:
     beats = start(
         "import time, sys\nprint('up', flush=True)\nlast, worst = time.monotonic(), 0.0\nend = last + 2.0\n"
         "while last < end:\n    time.sleep(0.001)\n    now = time.monotonic()\n"
@@ -52,7 +63,7 @@ def test_looking_does_not_stop_the_process(start: Callable, py_spy: stacks.PySpy
     looks, took = 0, 0.0
     while time.monotonic() < until:
         began = time.monotonic()
-        py_spy.threads(beats.pid)
+        stacks.stacks_of(program, beats.pid)
         looks, took = looks + 1, max(took, time.monotonic() - began)
     worst = float(beats.popen.stdout.readline())
     assert looks > 3
@@ -60,36 +71,37 @@ def test_looking_does_not_stop_the_process(start: Callable, py_spy: stacks.PySpy
     assert worst < max(took, 0.25)
 
 
-def test_a_stopped_process_can_be_looked_into(start: Callable, py_spy: stacks.PySpy) -> None:
+def test_a_stopped_process_can_be_looked_into(start: Callable, program: str) -> None:
     process = start()
     os.kill(process.pid, signal.SIGSTOP)
-    assert 3 == len(py_spy.threads(process.pid))
+    assert 3 == len(stacks.stacks_of(program, process.pid))
     assert psutil.STATUS_STOPPED == psutil.Process(process.pid).status()
 
 
-def test_a_process_without_an_interpreter_has_nothing_to_miss(py_spy: stacks.PySpy) -> None:
+def test_a_process_without_an_interpreter_has_nothing_to_miss(program: str) -> None:
     sleeping = subprocess.Popen(["sleep", "60"])
     try:
-        with pytest.raises(stacks.NotPython):
-            py_spy.threads(sleeping.pid)
+        with pytest.raises(Trouble, match="not a Python process") as caught:
+            stacks.stacks_of(program, sleeping.pid)
+        assert "not-python" == caught.value.kind
     finally:
         sleeping.kill()
         sleeping.wait()
 
 
-def test_a_process_that_is_gone_is_told(start: Callable, py_spy: stacks.PySpy) -> None:
+def test_a_process_that_is_gone_is_told(start: Callable, program: str) -> None:
     process = start()
     process.popen.kill()
     process.popen.wait()
-    with pytest.raises(stacks.NoStacks, match="py-spy failed"):
-        py_spy.threads(process.pid)
+    with pytest.raises(Trouble, match="py-spy failed"):
+        stacks.stacks_of(program, process.pid)
 
 
-def tool(tmp_path: Path, script: str) -> stacks.PySpy:
+def tool(tmp_path: Path, script: str) -> str:
     path = tmp_path / "py-spy"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    return stacks.PySpy(str(path))
+    return str(path)
 
 
 @pytest.mark.parametrize(
@@ -106,23 +118,37 @@ def tool(tmp_path: Path, script: str) -> stacks.PySpy:
 def test_every_failure_of_the_tool_is_a_reason(
     tmp_path: Path, script: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stacks, "TIMEOUT_S", 0.5)
-    with pytest.raises(stacks.NoStacks, match=why):
-        tool(tmp_path, script).threads(os.getpid())
+    monkeypatch.setattr(stacks, "STACKS_S", 0.5)
+    with pytest.raises(Trouble, match=why):
+        stacks.stacks_of(tool(tmp_path, script), os.getpid())
 
 
 def test_a_stack_that_changed_under_its_eyes_is_read_again(tmp_path: Path) -> None:
     counter = tmp_path / "count"
     script = f'echo x >> {counter}; [ "$(wc -l < {counter})" -ge 3 ] && echo "[]" || exit 1'
-    assert [] == tool(tmp_path, script).threads(os.getpid())
+    assert [] == stacks.stacks_of(tool(tmp_path, script), os.getpid())
 
 
 def test_a_tool_that_cannot_be_run_is_a_reason(tmp_path: Path) -> None:
-    with pytest.raises(stacks.NoStacks, match="cannot be run"):
-        stacks.PySpy(str(tmp_path / "none")).threads(os.getpid())
+    with pytest.raises(Trouble, match="cannot be run"):
+        stacks.stacks_of(str(tmp_path / "none"), os.getpid())
 
 
-def test_without_the_tool_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_without_the_tool_there_is_none(start: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    process = start()
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert stacks.PySpy.find() is None
+    assert stacks.py_spy() is None
+    with pytest.raises(stacks_there.NoStacks, match="py-spy is not installed"):
+        await read(process)
+
+
+async def test_what_is_not_read_in_time_is_named_and_what_is_gone_is_told(start: Callable) -> None:
+    process = start()
+    told = stacks.stacks(process.pid, process.located.start_ticks, 0.0)
+    assert (1, {}, {str(process.pid): "its time was up"}) == (told["alive"], told["threads"], told["failed"])
+    gone = process.located
+    process.popen.kill()
+    process.popen.wait()
+    with pytest.raises(stacks_there.NoStacks, match="its process is gone"):
+        await stacks_there.read(Here(), gone, 60.0)

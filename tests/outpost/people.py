@@ -46,9 +46,9 @@ def running(*words: str, first: str = sys.executable, env: dict[str, str] | None
 
 
 @contextmanager
-def staying(*more: str) -> Iterator[subprocess.Popen]:
+def staying(*more: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen]:
     """A process that stays."""
-    with running("-c", STAYS, *more) as process:
+    with running("-c", STAYS, *more, env=env) as process:
         assert process.stdout.readline() == "up\n"
         yield process
 

@@ -48,11 +48,11 @@ def test_what_is_not_there_says_why(tmp_path: Path, unused_tcp_port: int) -> Non
     (tmp_path / "words").write_text("no pid")
     os.mkfifo(tmp_path / "pipe")
     gone = str(tmp_path / "gone")
-    assert ("not-located", f"the target's pid, {NOBODY}, is no process on this machine") == refused(pid=NOBODY)
+    assert ("not-located", f"the target's pid, {NOBODY}, is no process on its host") == refused(pid=NOBODY)
     assert ("not-located", f"cannot read {gone}: No such file or directory") == refused(pidfile=gone)
     assert ("not-located", f"{tmp_path}/words holds no pid") == refused(pidfile=str(tmp_path / "words"))
     assert ("not-located", f"{tmp_path}/pipe holds no pid") == refused(pidfile=str(tmp_path / "pipe"))
-    assert ("not-located", f"nobody on this machine listens on port {unused_tcp_port}") == refused(port=unused_tcp_port)
+    assert ("not-located", f"nobody on its host listens on port {unused_tcp_port}") == refused(port=unused_tcp_port)
     assert ("not-located", "no process has exactly the command line 'no such thing'") == refused(
         cmdline="no such thing"
     )

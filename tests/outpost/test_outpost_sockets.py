@@ -40,15 +40,38 @@ def test_connections_are_counted_until_they_are_closed(server: socket.socket) ->
     assert 0 == still_open(mine)
 
 
-def test_connections_over_a_unix_socket_count_too(tmp_path: Path) -> None:
+def test_a_connection_is_told_from_a_later_one_on_the_same_port() -> None:
     before = set(connections(os.getpid()))
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        client.bind(("127.0.0.1", 0))
+        client.connect(server.getsockname())
+        port = client.getsockname()[1]
+        accepted, _ = server.accept()
+        mine = set(connections(os.getpid())) - before
+        assert (2, 2) == (len(mine), still_open(mine))
+        client.close()
+        accepted.close()
+        assert 0 == still_open(mine)
+        with socket.socket() as again:
+            again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            again.bind(("127.0.0.1", port))
+            again.connect(other.getsockname())
+            assert 1 == len(set(connections(os.getpid())) - before)
+            assert 0 == still_open(mine)
+
+
+def test_connections_over_a_unix_socket_count_too(tmp_path: Path) -> None:
+    before = set(connections(os.getpid(), unix=True))
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
-        assert set() == set(connections(os.getpid())) - before
+        assert set() == set(connections(os.getpid(), unix=True)) - before
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(tmp_path / "s"))
-            mine = set(connections(os.getpid())) - before
+            mine = set(connections(os.getpid(), unix=True)) - before
+            assert set() == set(connections(os.getpid())) & mine
             assert (1, 1) == (len(mine), still_open(mine))
         assert 0 == still_open(mine)
 

@@ -12,6 +12,7 @@ import pytest
 from probe_helpers import ModelServer, Recorder, until
 from test_probe_discover import PACKS, ROUTER, Deployment
 
+from chaos.engine.hosts import Hosts
 from chaos.engine.owners import Owners
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Probes, discover, make_http
@@ -75,7 +76,7 @@ async def observed(tmp_path: Path, model: ModelServer, setup: Setup | None = Non
     async with Deployment(router={**ROUTER, "v1__chat__completions": model}).up() as bare, make_http() as http:
         spec = bare.prefill[0].model_copy(update={"log": [LogFrom(file=str(log))], "pid": os.getpid()})
         target = bare.model_copy(update={"prefill": [spec]})
-        found = await discover(target, PACKS, setup.plan, http=http, clock=setup.clock)
+        found = await discover(target, PACKS, setup.plan, http=http, clock=setup.clock, hosts=Hosts.here(target))
         async with asyncio.TaskGroup() as tasks:
             probes = Probes(setup, found, http=http, emit=emit)
             await probes.start(tasks)
@@ -188,6 +189,6 @@ async def test_an_api_the_router_does_not_have_is_refused_before_anything_is_tou
     scenario = Scenario(version=1, name="s", canary=Canary(api="generate"))
     async with Deployment().up() as target, make_http() as http:
         setup = Setup(scenario=scenario)
-        found = await discover(target, packs, setup.plan, http=http, clock=setup.clock)
+        found = await discover(target, packs, setup.plan, http=http, clock=setup.clock, hosts=Hosts.here(target))
         with pytest.raises(UsageError, match="generate"):
             Probes(setup, found, http=http, emit=Recorder())

@@ -12,6 +12,7 @@ from aiohttp import web
 from probe_helpers import VirtualClock, serving, text
 from test_probe_exposition import STYLE
 
+from chaos.engine.hosts import Hosts
 from chaos.engine.probes import Discovery, discover, make_http
 from chaos.library import load_packs
 from chaos.model.errors import Unfit, UsageError
@@ -71,7 +72,9 @@ class Deployment:
 
 async def look(target: Target, packs: dict[str, Pack] | None = None, **changes: object) -> Discovery:
     async with make_http() as http:
-        return await discover(target, packs or PACKS, PLAN, http=http, clock=VirtualClock(), **changes)
+        return await discover(
+            target, packs or PACKS, PLAN, http=http, clock=VirtualClock(), hosts=Hosts.here(target), **changes
+        )
 
 
 async def test_a_whole_deployment_is_seen_with_what_each_node_lets_us_observe(tmp_path: Path) -> None:
@@ -214,7 +217,7 @@ async def test_swapped_addresses_are_noticed() -> None:
 async def test_an_unknown_pack_is_a_usage_error() -> None:
     async with Deployment().up() as target, make_http() as http:
         with pytest.raises(UsageError, match="no pack 'sglang-router'"):
-            await discover(target, {}, PLAN, http=http, clock=VirtualClock())
+            await discover(target, {}, PLAN, http=http, clock=VirtualClock(), hosts=Hosts.here(target))
 
 
 async def test_a_key_is_sent_and_never_shown() -> None:

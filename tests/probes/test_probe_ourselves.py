@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from probe_helpers import Recorder, VirtualClock, settle, until
 
+from chaos.engine.hosts import Here, HostLost
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import ourselves
 from chaos.engine.probes.http import make_http
@@ -106,25 +105,28 @@ def test_the_reference_server_binds_loopback_and_leaves_no_thread_behind() -> No
     assert "reference" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_a_process_that_must_share_a_cpu_is_seen_waiting_and_an_idle_one_is_not() -> None:
-    """Three that want the same CPU all the time get a third of it each, whatever else the machine does."""
-    cpu = min(os.sched_getaffinity(0))
-    spin = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
-    spinning = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(3)]
-    idle = subprocess.Popen(["sleep", "60"])
-    located = {f"decode-{n}": Located(process.pid, 0.0) for n, process in enumerate([*spinning, idle])}
-    try:
-        wait = CpuWait()
-        assert {} == wait.sample(located)  # nothing to compare with
-        shares: dict[str, float] = {}
-        deadline = time.monotonic() + 20
-        while len(shares) < 3 and time.monotonic() < deadline:
-            time.sleep(0.5)
-            shares |= wait.sample(located)
-    finally:
-        for process in (*spinning, idle):
-            process.kill()
-            process.wait()
-    assert {"decode-0", "decode-1", "decode-2"} == set(shares)
-    assert all(0.3 < share <= 1.0 for share in shares.values())
-    assert {} == wait.sample({"gone": Located(idle.pid, 0.0)})
+async def test_every_host_is_asked_how_long_its_processes_waited() -> None:
+    class Told(Here):
+        def __init__(self, **shares: float) -> None:
+            self.shares, self.asked = shares, []
+
+        async def call(self, op: str, /, **args: object) -> object:
+            self.asked.append((op, args["watch"], args["roots"]))
+            return self.shares
+
+    one, two, wait = Told(a=0.5), Told(b=0.1), CpuWait()
+    whereabouts = [(one, {"a": Located(7, 0.0, 0)}), (two, {"b": Located(8, 0.0, 0), "c": Located(9, 0.0, 0)})]
+    assert {"a": 0.5, "b": 0.1} == await wait.sample(whereabouts)
+    await wait.sample(whereabouts)
+    assert [{"a": 7}, {"a": 7}] == [roots for _, _, roots in one.asked]
+    assert [{"b": 8, "c": 9}] * 2 == [roots for _, _, roots in two.asked]
+    assert {("starved", one.asked[0][1])} == {(op, watch) for op, watch, _ in (*one.asked, *two.asked)}
+    assert {} == await CpuWait().sample([(Here(), {"gone": Located(2**22 + 1, 0.0, 0)})])
+
+
+async def test_a_host_that_does_not_answer_says_nothing_of_waiting() -> None:
+    class Lost(Here):
+        async def call(self, op: str, /, **args: object) -> object:
+            raise HostLost("gone")
+
+    assert {} == await CpuWait().sample([(Lost(), {"decode-0": Located(os.getpid(), 0.0, 0)})])

@@ -1,71 +1,62 @@
-"""Arms the guard process before anything is stopped: nothing stays stopped when pdchaos dies, not even by SIGKILL."""
+"""Arms a guard on a host before anything is broken there: it takes the fault back when we are gone, even by SIGKILL.
+
+The guard is a process on that host, with a time-to-live and one end of a pipe (`chaos/outpost/guard.py`).
+"""
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from chaos.engine.faults import guard_main
+import msgspec
+
+from chaos.engine.hosts import HostLost, HostTrouble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from chaos.engine.faults.processes import Process
+    from chaos.engine.hosts import Host
 
-ARMED_S = 10.0
-"""Starting Python takes 20 ms; a machine that starves needs longer."""
+ARMED_S = 20.0
+"""Starting Python takes 50 ms; a machine that starves needs longer, and the host itself gives it ten seconds."""
+UNDONE_S = 70.0
+"""A handful of commands, each tried three times; the host itself gives them a minute."""
 
 
 class NotArmed(Exception):
-    """The guard did not start, so nothing may be stopped."""
+    """The guard did not start, so nothing may be broken."""
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """One step that a guard took: what was `done`, whether that is `ok`, and what was `said` or measured."""
+
+    done: str
+    ok: bool
+    said: str = ""
 
 
 class Guard:
-    """A guard over some processes. It holds the other end of a pipe, so it notices our death at once."""
+    """A guard of one fault on one host."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, host: Host, name: str) -> None:
+        self._host = host
+        self._name = name
 
     @classmethod
-    async def arm(cls, processes: Sequence[Process], ttl_s: float) -> Guard:
-        """Start it; returns once it is ready. Raises NotArmed."""
+    async def arm(cls, host: Host, *, run: str, fault: str, ttl_s: float, undo: Sequence[dict[str, Any]]) -> Guard:
+        """Start one; from then on `undo` (see `chaos/outpost/undo.py`) will be done. Raises NotArmed."""
         try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-I",
-                str(Path(guard_main.__file__)),
-                f"{ttl_s:.3f}",
-                *(f"{one.pid}:{one.start_ticks}" for one in processes),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                start_new_session=True,  # a Ctrl-C, a closed terminal or a killed group does not reach it
-            )
-        except OSError as error:
-            raise NotArmed(f"the guard process could not be started: {error.strerror}") from error
-        guard = cls(process)
-        assert process.stdout is not None  # noqa: S101 - for the type checker
-        try:
-            async with asyncio.timeout(ARMED_S):
-                said = await process.stdout.readline()
-        except BaseException as error:
-            process.kill()
-            await process.wait()
-            if isinstance(error, TimeoutError):
-                raise NotArmed(f"the guard process was not ready within {ARMED_S:g} s") from None
-            raise
-        if said != b"armed\n":
-            await process.wait()
-            raise NotArmed("the guard process ended at once")
-        return guard
+            armed = await host.call("guard.arm", timeout_s=ARMED_S, run=run, fault=fault, ttl_s=ttl_s, undo=list(undo))
+        except HostTrouble as why:
+            raise NotArmed(why.text) from None
+        except HostLost:
+            raise NotArmed("nobody knows whether the guard is armed, for its host did not answer") from None
+        return cls(host, str(armed["name"]))
 
-    async def disarm(self) -> None:
-        """It is no longer needed."""
-        assert self._process.stdin is not None  # noqa: S101 - for the type checker
-        try:
-            self._process.stdin.write(b"done\n")
-            await self._process.stdin.drain()
-        except OSError:
-            pass  # its time was over, and it has ended
-        await self._process.wait()
+    async def disarm(self) -> bool:
+        """It is no longer needed; whether it was there up to now. Raises HostTrouble, HostLost."""
+        return bool((await self._host.call("guard.disarm", timeout_s=UNDONE_S, name=self._name))["stood"])
+
+    async def release(self) -> list[Undone] | None:
+        """Have it undo the fault now, and say what it measured; None when it did so before. HostTrouble, HostLost."""
+        told = await self._host.call("guard.release", timeout_s=UNDONE_S, name=self._name)
+        return msgspec.convert(told["undone"], list[Undone] | None)

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from chaos.engine.hosts import Here, Hosts
 from chaos.engine.owners import Owners
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 class Asking:
     """How requests of ours are made at the router."""
 
-    run_id: str
     model: str
     urls: Mapping[Api, str]  # by language
     models_url: str = ""  # tells how long a context may be
@@ -41,7 +41,9 @@ class FaultKit:
     probes: Probes
     emit: Emit
     clock: Clock
+    run_id: str = ""
     servers: tuple[Server, ...] = ()
+    hosts: Hosts = field(default_factory=lambda: Hosts({}, Here()))  # where the servers are
     health: Mapping[str, HealthSource] = field(default_factory=dict)  # by node
     http: httpx.AsyncClient | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # of requests to the target

@@ -7,16 +7,19 @@ them.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from chaos.engine.faults.census import tell_census
 from chaos.engine.faults.select import choose
+from chaos.engine.hosts import HostLost, HostTrouble
 from chaos.model import events as ev
 from chaos.model.faults import Kill, Poison, Sham
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine
     from types import TracebackType
 
     from chaos.engine.faults.kit import FaultKit
@@ -99,7 +102,7 @@ class Fault(ABC):
         return Measured(ok=True)
 
     async def revert(self) -> Measured:
-        """Undo it; the undoing itself happens before anything is awaited."""
+        """Undo it; this is awaited to its end, whatever becomes of whoever asked for it."""
         raise NotImplementedError
 
     async def verify_reverted(self) -> Measured:
@@ -134,12 +137,12 @@ class Fault(ABC):
     async def inject(self) -> None:
         """Apply, then verify by measurement."""
         try:
-            applied = await self.apply()
+            applied = await or_lost(self.apply())
         except NotApplied as why:
             self._tell("applied", Measured(ok=False, detail=str(why)))
             return
         self._tell("applied", applied)
-        self._tell("verified", await self.verify())
+        self._tell("verified", await or_lost(self.verify()))
         self._there_ns = self.kit.clock.now_ns()
 
     async def hold(self) -> None:
@@ -152,15 +155,18 @@ class Fault(ABC):
         """Undo it and verify that; does nothing when there is nothing to undo (any more)."""
         if not self.stands:
             return
-        lasted = await self.still()
+        lasted = await or_lost(self.still())
         if not lasted.ok:
             self._tell("verified", lasted)
         self.stands = False
-        self._tell("reverted", await self.revert())
-        clean = await self.verify_reverted()
+        await _to_its_end(self._revert())
+        clean = await or_lost(self.verify_reverted())
         self._tell("revert-verified", clean)
         if not clean.ok:
             self.kit.leftovers.append(f"{self.step.id}: {clean.detail}")
+
+    async def _revert(self) -> None:
+        self._tell("reverted", await or_lost(self.revert()))
 
     def _tell(self, stage: ev.Stage, measured: Measured) -> None:
         self.kit.emit(
@@ -179,6 +185,29 @@ class Fault(ABC):
                 ends=self.ends,
             )
         )
+
+
+async def or_lost(stage: Awaitable[Measured]) -> Measured:
+    """What a stage measured; where a host refused, or did not answer, nobody knows, and that is told."""
+    try:
+        return await stage
+    except HostTrouble as why:
+        return Measured(ok=False, detail=why.text)
+    except HostLost:
+        return Measured(ok=False, detail="nobody knows: a host did not answer")
+
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """Await it to its end; a cancellation that came meanwhile is passed on then."""
+    task, cancelled = asyncio.ensure_future(work), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
 
 
 class NodeFault(Fault):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from chaos.agent import blackhole
-from chaos.engine.faults.processes import NoSuchRank, processes_of, rank_of
+from chaos.engine.faults.processes import NoSuchRank, may_signal, processes_now, rank_of
 from chaos.engine.faults.select import matching
+from chaos.engine.hosts import HostLost
 from chaos.engine.probes.locate import NotLocated
-from chaos.model.errors import Refused
+from chaos.model.errors import Refused, Unfit
 from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Poison, Restart, Sham, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from chaos.engine.hosts import Hosts
     from chaos.engine.ports import Restarter
     from chaos.model.faults import NodeAction
     from chaos.model.pack import Pack
@@ -44,8 +45,8 @@ def demand(scenario: Scenario, target: Target, restarter: Restarter | None = Non
             raise Refused(f"{step.id}: {message}", hint=hint)
 
 
-def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack]) -> None:
-    """Raise `Refused` when a process that a step acts on cannot be found or may not be signalled from here."""
+def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack], hosts: Hosts) -> None:
+    """Raise `Refused` when a process that a step acts on cannot be found or may not be signalled. Blocks."""
     for step in scenario.timeline:
         action = step.action
         if isinstance(action, Kill) and action.how == "blackhole" and (why := blackhole.why_impossible()):
@@ -56,13 +57,17 @@ def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack]) -> None
         if not isinstance(action, Signal | Restart):
             continue
         for server in matching(action.where, target.servers):
+            host = hosts.at(server.id)
             try:
-                processes = processes_of(server.spec)
+                processes = processes_now(host, server.spec)
             except NotLocated as why:
                 raise Refused(
                     f"{step.id}: the process of {server.id} cannot be found: {why}",
-                    hint="give its pidfile, pid or port in the target file, and run pdchaos on its machine",
+                    hint="give it a pidfile, systemd, docker, cmdline or port in the target file, and `ssh` if it is "
+                    "on another machine",
                 ) from None
+            except HostLost as why:
+                raise Unfit(f"{step.id}: the process of {server.id} cannot be looked for: {why}") from None
             if isinstance(action, Signal) and action.where.rank is not None:
                 pack = packs[target.router_engine if server.role == "router" else target.engine]
                 try:
@@ -70,10 +75,10 @@ def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack]) -> None
                 except NoSuchRank as why:
                     hint = "`child` names a process by its title"
                     raise Refused(f"{step.id}: {server.id} {why}", hint=hint) from None
-            if isinstance(action, Signal) and not _may_signal(processes[0].pid):
+            if isinstance(action, Signal) and not may_signal(host, processes[0]):
                 raise Refused(
                     f"{step.id}: this user may not send signals to {server.id}",
-                    hint="run pdchaos as the user of the servers, or as root",
+                    hint="be the user of the servers there, or root (`ssh: {sudo: true}`)",
                 )
 
 
@@ -110,13 +115,3 @@ def _lacks_restart(node: str, variant: str | None, restarter: Restarter | None) 
     elif not restarter.can_restart(node, variant):
         hint = f"give the server `restart_as: {{{variant}: COMMAND}}` in the target file, or aim at a lab that has it"
         yield f"nothing says how to restart {node} as {variant}", hint
-
-
-def _may_signal(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return False
-    except ProcessLookupError:
-        return True  # it has just ended; applying the fault will say so
-    return True

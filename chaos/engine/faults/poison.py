@@ -129,10 +129,10 @@ class PoisonFault(Fault):
 
     async def _ask(self, asking: Asking, url: str, req: str, words: int, answer: Answer) -> None:
         kit, clock = self.kit, self.kit.clock
-        prompt = " ".join([fresh_prompt(asking.run_id, req).split()[0], *["air"] * (words - 1)]) if words else ""
+        prompt = " ".join([fresh_prompt(kit.run_id, req).split()[0], *["air"] * (words - 1)]) if words else ""
         body = request_body(
             self.poison.api,
-            asking.run_id,
+            kit.run_id,
             req,
             model=asking.model,
             max_tokens=MAX_TOKENS,
@@ -155,7 +155,7 @@ class PoisonFault(Fault):
                 words=words,
             )
         )
-        headers = {**kit.headers, "content-type": "application/json", "x-pdchaos-run": asking.run_id}
+        headers = {**kit.headers, "content-type": "application/json", "x-pdchaos-run": kit.run_id}
         assert kit.http is not None  # noqa: S101 - `apply` looked
         try:
             await exchange(kit.http, url, body, headers=headers, answer=answer, clock=clock, answered=lambda: None)
@@ -166,7 +166,7 @@ class PoisonFault(Fault):
             kit.emit(self._ended(asking, req, sent_ns, answer))
 
     def _ended(self, asking: Asking, req: str, sent_ns: int, answer: Answer) -> ev.RequestEnded:
-        foreign = codeword.owners(asking.run_id, answer.text)
+        foreign = codeword.owners(self.kit.run_id, answer.text)
         return ev.RequestEnded(
             t_ns=self.kit.clock.now_ns(),
             src="fault:poison",

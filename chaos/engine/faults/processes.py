@@ -1,4 +1,4 @@
-"""The processes of a node, and what the kernel says of them: /proc, one thread at a time.
+"""The processes of a node, and what the kernel of its host says of them, one thread at a time.
 
 A process is told from a later one with its pid by its start time. A process counts as stopped only when every one of
 its threads is: the state that `ps` shows is the first thread's.
@@ -6,54 +6,70 @@ its threads is: the state that `ps` shows is the first thread's.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import psutil
+import msgspec
 
-from chaos.engine.probes.locate import NotLocated, locate
+from chaos.engine.hosts import HostTrouble
+from chaos.engine.probes.locate import UNTOLD, NotLocated, selectors
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chaos.engine.hosts import Host
     from chaos.model.target import ServerSpec
 
 _NUMBERS = re.compile(r"\d+")
 STOPPED = frozenset("Tt")
-GONE = frozenset("ZXx")
-_STATE, _START = 0, 19  # fields of /proc/PID/stat behind the name
+
+States = Counter[str] | None
+"""How many threads of a process are in which state, one letter each; None when it has ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(msgspec.Struct, frozen=True):
     """One process of a node."""
 
     pid: int
-    start_ticks: int  # clock ticks since boot, as in /proc/PID/stat
+    start_ticks: int  # clock ticks since its host booted
     name: str = ""
+    title: str = ""  # its command line, joined by spaces
+
+    @property
+    def named(self) -> tuple[int, int]:
+        """As a host wants it named."""
+        return self.pid, self.start_ticks
 
 
-def processes_of(spec: ServerSpec) -> tuple[Process, ...]:
-    """A server's main process and everything below it, main first. Raises NotLocated."""
-    found = locate(spec)
-    if found is None:
-        raise NotLocated("the target gives no pid, pidfile or port")
+async def processes_of(host: Host, spec: ServerSpec) -> tuple[Process, ...]:
+    """A server's main process and everything below it, main first. Raises NotLocated, HostLost."""
+    told = _told(spec)
     try:
-        main = psutil.Process(found.pid)
-        handles = [main, *main.children(recursive=True)]
-    except psutil.Error as error:
-        raise NotLocated(f"process {found.pid} went away") from error
-    known = [process for handle in handles if (process := _process(handle)) is not None]
-    if not known or known[0].pid != found.pid:
-        raise NotLocated(f"process {found.pid} went away")
-    return tuple(known)
+        return msgspec.convert(await host.call("processes", **told), tuple[Process, ...])
+    except HostTrouble as why:
+        raise NotLocated(why.text) from None
+
+
+def processes_now(host: Host, spec: ServerSpec) -> tuple[Process, ...]:
+    """The same, for whoever has no event loop."""
+    told = _told(spec)
+    try:
+        return msgspec.convert(host.call_now("processes", **told), tuple[Process, ...])
+    except HostTrouble as why:
+        raise NotLocated(why.text) from None
+
+
+def _told(spec: ServerSpec) -> dict[str, Any]:
+    told = selectors(spec)
+    if not told:
+        raise NotLocated(UNTOLD)
+    return told
 
 
 def called(processes: tuple[Process, ...], child: str) -> tuple[Process, ...]:
     """The children whose name or title contains `child`."""
-    return tuple(process for process in processes[1:] if child in process.name or child in _title(process))
+    return tuple(process for process in processes[1:] if child in process.name or child in process.title)
 
 
 class NoSuchRank(Exception):
@@ -64,81 +80,47 @@ def rank_of(processes: tuple[Process, ...], rank: int, begins: str) -> Process:
     """The child that is this rank, in the order of the numbers in their titles (`…_DP1_TP0`). Raises NoSuchRank."""
     if not begins:
         raise NoSuchRank("runs an engine whose pack does not say which processes are ranks")
-    titled = [(title, process) for process in processes[1:] if (title := _title(process)).startswith(begins)]
+    titled = [process for process in processes[1:] if process.title.startswith(begins)]
     if rank >= len(titled):
-        there = ", ".join(sorted(title.split()[0] for title, _ in titled)) or "none"
+        there = ", ".join(sorted(process.title.split()[0] for process in titled)) or "none"
         raise NoSuchRank(f"has no rank {rank} (processes of ranks: {there})")
-    titled.sort(key=lambda each: [int(number) for number in _NUMBERS.findall(each[0])])
-    return titled[rank][1]
+    titled.sort(key=lambda each: [int(number) for number in _NUMBERS.findall(each.title)])
+    return titled[rank]
 
 
-def _title(process: Process) -> str:
-    try:
-        return " ".join(psutil.Process(process.pid).cmdline())
-    except psutil.Error:
-        return ""
+async def thread_states(host: Host, processes: Sequence[Process]) -> list[States]:
+    """The states of each process's threads. Raises HostLost."""
+    told = await host.call("threads", of=[process.named for process in processes])
+    return [None if one is None else Counter(one) for one in msgspec.convert(told, list[dict[str, int] | None])]
 
 
-def is_gone(process: Process) -> bool:
-    """Whether the process has ended: no such pid, a zombie, or a later process with its pid."""
-    fields = _stat(process.pid)
-    return fields is None or fields[_STATE] in GONE or int(fields[_START]) != process.start_ticks
+async def are_gone(host: Host, processes: Sequence[Process]) -> list[bool]:
+    """Whether each has ended: no such pid, a zombie, or a later process with its pid. Raises HostLost."""
+    return [states is None for states in await thread_states(host, processes)]
 
 
-def thread_states(process: Process) -> Counter[str] | None:
-    """How many threads of a process are in which state; None when it has ended."""
-    if is_gone(process):
-        return None
-    states: Counter[str] = Counter()
-    try:
-        threads = os.listdir(f"/proc/{process.pid}/task")  # noqa: PTH208 - names only
-    except OSError:
-        return None
-    for thread in threads:
-        fields = _stat(process.pid, thread)
-        if fields is not None and fields[_STATE] not in GONE:
-            states[fields[_STATE]] += 1
-    return states or None
+def is_gone(states: States) -> bool:
+    """Whether a process has ended."""
+    return states is None
 
 
-def is_stopped(process: Process) -> bool:
+def is_stopped(states: States) -> bool:
     """Whether every thread is stopped."""
-    states = thread_states(process)
     return states is not None and states.keys() <= STOPPED
 
 
-def is_held(process: Process) -> bool:
+def is_held(states: States) -> bool:
     """Whether any thread is stopped."""
-    states = thread_states(process)
     return states is not None and bool(states.keys() & STOPPED)
 
 
-def send(process: Process, number: int) -> str:
-    """Send a signal to this very process; the empty string, or why it could not be sent."""
-    if is_gone(process):
-        return f"process {process.pid} has ended"
-    try:
-        os.kill(process.pid, number)
-    except OSError as error:
-        return f"process {process.pid}: {error.strerror}"
-    return ""
+async def send(host: Host, processes: Sequence[Process], what: str) -> list[str]:
+    """Send a signal (`STOP`) to these very processes: for each the empty string, or why not. Raises HostLost."""
+    named = [process.named for process in processes]
+    return msgspec.convert(await host.call("signal", of=named, send=what), list[str])
 
 
-def _process(handle: psutil.Process) -> Process | None:
-    fields = _stat(handle.pid)
-    if fields is None or fields[_STATE] in GONE:
-        return None
-    try:
-        name = handle.name()
-    except psutil.Error:
-        name = ""
-    return Process(handle.pid, int(fields[_START]), name)
-
-
-def _stat(pid: int, thread: str = "") -> list[str] | None:
-    """The fields of a stat file behind the name (which may contain anything); None when there is no such process."""
-    path = Path(f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat")
-    try:
-        return path.read_bytes().rpartition(b")")[2].decode().split()
-    except (OSError, ValueError):
-        return None
+def may_signal(host: Host, process: Process) -> bool:
+    """Whether we may send it signals; one that has just ended is no objection. Blocks; raises HostLost."""
+    (why,) = host.call_now("signal", of=[process.named], send="")
+    return not why or why.endswith("has ended")

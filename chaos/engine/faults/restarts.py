@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
-import tempfile
 from typing import TYPE_CHECKING
 
-from chaos.engine.faults.life import Measured, NodeFault, NotApplied
-from chaos.engine.faults.processes import is_gone, processes_of
+from chaos.engine.faults.life import Measured, NodeFault, NotApplied, or_lost
+from chaos.engine.faults.processes import are_gone, processes_of
+from chaos.engine.hosts import HostLost, HostTrouble
 from chaos.engine.probes.http import TRANSPORT_ERRORS, describe
 from chaos.engine.probes.locate import NotLocated
 from chaos.model.errors import HarnessError, PdchaosError
@@ -20,40 +17,30 @@ if TYPE_CHECKING:
 
     from chaos.engine.faults.kit import FaultKit
     from chaos.engine.faults.processes import Process
+    from chaos.engine.hosts import Host
     from chaos.model.faults import Restart
     from chaos.model.scenario import Step
     from chaos.model.target import Server, Target
 
 ASK_S = 5.0
 POLL_S = 0.1
-_OUTPUT_BYTES = 300
+MARGIN_S = 10.0
+"""What a host may take on top of a command's own time."""
 
 
-def run_command(command: str, what: str, timeout_s: float) -> None:
-    """Run a shell command of the target's owner to its end; after `timeout_s` it is killed. HarnessError when it fails.
+def run_command(host: Host, command: str, what: str, timeout_s: float) -> None:
+    """Run a shell command of the target's owner on a host to its end. HarnessError when it fails.
 
-    It runs in a session of its own, so that a server it starts survives our Ctrl-C; its output goes into a file, so
-    that a server which keeps it open does not keep us waiting.
+    After `timeout_s` it is killed. It runs in a session of its own, so that a server it starts survives our end.
     """
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(  # noqa: S602 - the target's owner wrote it
-            command,
-            shell=True,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            status = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise HarnessError(f"{what} did not end within {timeout_s:g} s") from None
-        if status:
-            output.seek(0)
-            said = " ".join(output.read(_OUTPUT_BYTES).decode(errors="replace").split())
-            raise HarnessError(f"{what} ended with {status}: {said}")
+    try:
+        told = host.call_now("shell", timeout_s=timeout_s + MARGIN_S, command=command, limit_s=timeout_s)
+    except HostTrouble as why:
+        raise HarnessError(f"{what} {why.text}") from None
+    except HostLost:
+        raise HarnessError(f"nobody knows what became of {what}: its host did not answer") from None
+    if told["status"]:
+        raise HarnessError(f"{what} ended with {told['status']}: {told['said']}")
 
 
 class CommandRestarter:
@@ -76,9 +63,9 @@ class CommandRestarter:
         """Whether there is a command for the node."""
         return (node, variant) in self._commands
 
-    def restart(self, node: str, timeout_s: float, variant: str | None = None) -> None:
-        """Run the node's command to its end. Raises HarnessError when it fails."""
-        run_command(self._commands[node, variant], f"the restart command of {node}", timeout_s)
+    def restart(self, node: str, host: Host, timeout_s: float, variant: str | None = None) -> None:
+        """Run the node's command on its host, to its end. Raises HarnessError when it fails."""
+        run_command(host, self._commands[node, variant], f"the restart command of {node}", timeout_s)
 
 
 class RestartFault(NodeFault):
@@ -138,21 +125,21 @@ class RestartFault(NodeFault):
             raise NotApplied("nobody knows how to restart a node of this target")
         for server in self.chosen:
             try:
-                self._old[server.id] = await asyncio.to_thread(processes_of, server.spec)
+                self._old[server.id] = await processes_of(self.kit.hosts.at(server.id), server.spec)
             except NotLocated as why:
                 raise NotApplied(f"{server.id}: {why}") from None
         if self.kit.before_restart is not None:
             await self.kit.before_restart(", ".join(self._old))
         self._ordered_ns = self.kit.clock.now_ns()
         for node in self._old:
-            order = asyncio.to_thread(restarter.restart, node, self.restart.timeout, variant)
+            order = asyncio.to_thread(restarter.restart, node, self.kit.hosts.at(node), self.restart.timeout, variant)
             self._work[node] = asyncio.create_task(order)
         return Measured(ok=True, facts={node: f"pid {old[0].pid}" for node, old in self._old.items()})
 
     async def _checked(self) -> Measured:
         try:
             async with asyncio.TaskGroup() as tasks:
-                checks = [tasks.create_task(self._check(server)) for server in self.chosen]
+                checks = [tasks.create_task(or_lost(self._check(server))) for server in self.chosen]
         finally:
             # A restart that is under way is not left half done, not even by a Ctrl-C; it ends by its own timeout.
             await asyncio.wait(self._work.values())
@@ -169,16 +156,18 @@ class RestartFault(NodeFault):
             return Measured(ok=False, detail=error.message)
         if error is not None:
             raise error
+        host = self.kit.hosts.at(node)
         new: tuple[Process, ...] = ()
         health = "nobody was asked: the pack names no liveness endpoint"
         while True:
-            alive = not is_gone(old[0])
-            new = new if new and not is_gone(new[0]) else await asyncio.to_thread(_newer, server, old[0])
+            gone = await are_gone(host, [*old, *new[:1]])
+            alive = not gone[0]
+            new = new if new and not gone[-1] else await _newer(host, server, old[0])
             serves, health = await self._serves(node, health) if new and not alive else (False, health)
             if serves:
                 took_s = (self.kit.clock.now_ns() - self._ordered_ns) / 1e9
                 text = f"pid {old[0].pid} gone, pid {new[0].pid} started later, {health} after {took_s:.1f} s"
-                left = sum(not is_gone(process) for process in old[1:])
+                left = gone[1 : len(old)].count(False)
                 text += f"; {left} of its old children still run" if left else ""
                 return Measured(ok=True, facts={node: text})
             if (self.kit.clock.now_ns() - self._ordered_ns) / 1e9 > self.restart.timeout:
@@ -207,10 +196,10 @@ class RestartFault(NodeFault):
         return response.is_success, f"{endpoint} answers {response.status_code}"
 
 
-def _newer(server: Server, old: Process) -> tuple[Process, ...]:
+async def _newer(host: Host, server: Server, old: Process) -> tuple[Process, ...]:
     """The processes of the node when they are newer than the old one."""
     try:
-        found = processes_of(server.spec)
+        found = await processes_of(host, server.spec)
     except NotLocated:
         return ()
     return found if found[0].pid != old.pid and found[0].start_ticks >= old.start_ticks else ()

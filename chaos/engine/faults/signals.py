@@ -7,8 +7,8 @@ one, as from a supervisor, and its children are its business. `child` narrows an
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from chaos.engine.faults.guard import Guard, NotArmed
@@ -24,13 +24,15 @@ from chaos.engine.faults.processes import (
     send,
     thread_states,
 )
+from chaos.engine.hosts import HostLost, HostTrouble
 from chaos.engine.probes.locate import NotLocated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from chaos.engine.faults.kit import FaultKit
-    from chaos.engine.faults.processes import Process
+    from chaos.engine.faults.processes import Process, States
+    from chaos.engine.hosts import Host
     from chaos.model.faults import Signal
     from chaos.model.scenario import Step
     from chaos.model.target import Server
@@ -51,7 +53,7 @@ class SignalFault(NodeFault):
     def __init__(self, step: Step, kit: FaultKit, *, cycle: int = 1) -> None:
         super().__init__(step, kit, cycle=cycle)
         self._hit: dict[str, tuple[Process, ...]] = {}  # by node
-        self._guard: Guard | None = None
+        self._guards: list[Guard] = []  # one on each host
 
     @property
     def signal(self) -> Signal:
@@ -62,7 +64,7 @@ class SignalFault(NodeFault):
     @property
     def pids(self) -> tuple[int, ...]:
         """The processes that were chosen."""
-        return tuple(process.pid for process in self._all())
+        return tuple(process.pid for processes in self._hit.values() for process in processes)
 
     @property
     def ends(self) -> bool:
@@ -81,19 +83,13 @@ class SignalFault(NodeFault):
             return None
         return STANDING_TTL_S if self.lasts_s is None else self.lasts_s + TTL_MARGIN_S
 
-    def _all(self) -> list[Process]:
-        return [process for processes in self._hit.values() for process in processes]
-
     async def apply(self) -> Measured:
-        """Choose the processes, arm the guard for a STOP, send."""
-        self._hit = {server.id: await asyncio.to_thread(self._chosen, server) for server in self.chosen}
+        """Choose the processes, arm the guards for a STOP, send."""
+        self._hit = {server.id: await self._chosen(server) for server in self.chosen}
         if self.ttl_s is not None:
-            try:
-                self._guard = await Guard.arm(self._all(), self.ttl_s)
-            except NotArmed as unarmed:
-                raise NotApplied(f"{unarmed}, so nothing was stopped") from None
+            await self._arm(self.ttl_s)
             self.stands = True
-        refused = [why for process in self._all() if (why := send(process, self._number()))]
+        refused = await self._send(self.signal.send)
         facts = {node: f"{self.signal.send} to {_listed(processes)}" for node, processes in self._hit.items()}
         return Measured(not refused, facts, "; ".join(refused))
 
@@ -103,7 +99,7 @@ class SignalFault(NodeFault):
             case "STOP":
                 return await self._measured(is_stopped, "stopped", EFFECT_S)
             case "CONT":
-                return await self._measured(lambda process: not is_held(process), "running", EFFECT_S)
+                return await self._measured(_runs, "running", EFFECT_S)
             case "KILL":
                 return await self._measured(is_gone, "gone", EFFECT_S)
             case "TERM":
@@ -111,32 +107,78 @@ class SignalFault(NodeFault):
 
     async def still(self) -> Measured:
         """Whether everything that lives has been stopped up to now."""
-        awake = [process for process in self._all() if not is_gone(process) and not is_stopped(process)]
+        seen = await self._states()
+        awake = [
+            process.pid
+            for processes in seen.values()
+            for process, states in processes
+            if not is_gone(states) and not is_stopped(states)
+        ]
         if not awake:
             return Measured(ok=True)
-        detail = f"somebody else continued process {awake[0].pid} before we did"
-        return Measured(ok=False, facts=self._facts(is_stopped, "stopped"), detail=detail)
+        detail = f"somebody else continued process {awake[0]} before we did"
+        return Measured(ok=False, facts=_facts(seen, is_stopped, "stopped"), detail=detail)
 
     async def revert(self) -> Measured:
-        """CONT to all that we stopped."""
-        failed = [why for process in self._all() if not is_gone(process) and (why := send(process, signal.SIGCONT))]
-        return Measured(not failed, {"signal": f"CONT to {_listed(self._all())}"}, "; ".join(failed))
+        """CONT to all that we stopped; what has ended needs none."""
+        failed = [why for why in await self._send("CONT") if not why.endswith("has ended")]
+        everything = [process for processes in self._hit.values() for process in processes]
+        return Measured(not failed, {"signal": f"CONT to {_listed(everything)}"}, "; ".join(failed))
 
     async def verify_reverted(self) -> Measured:
-        """No thread is in state T; then the guard may go."""
-        measured = await self._measured(lambda process: not is_held(process), "not stopped", EFFECT_S)
-        if measured.ok and self._guard is not None:
-            await self._guard.disarm()
+        """No thread is in state T; then the guards may go."""
+        measured = await self._measured(_runs, "not stopped", EFFECT_S)
+        if measured.ok:
+            for guard in self._guards:
+                with suppress(HostLost, HostTrouble):  # then it finds nothing that is stopped, and ends
+                    await guard.disarm()
         return measured
 
     # ------------------------------------------------------------------------------------ inside
 
-    def _number(self) -> int:
-        return int(signal.Signals[f"SIG{self.signal.send}"])
+    async def _arm(self, ttl_s: float) -> None:
+        """A guard on each host, before anything is stopped on any. Raises NotApplied."""
+        for host, nodes in self._by_host():
+            stopped = [process.named for node in nodes for process in self._hit[node]]
+            try:
+                guard = await Guard.arm(
+                    host, run=self.kit.run_id, fault=self.step.id, ttl_s=ttl_s, undo=[{"cont": stopped}]
+                )
+            except NotArmed as unarmed:
+                for armed in self._guards:
+                    with suppress(HostLost, HostTrouble):
+                        await armed.disarm()
+                raise NotApplied(f"{unarmed}, so nothing was stopped") from None
+            self._guards.append(guard)
 
-    def _chosen(self, server: Server) -> tuple[Process, ...]:
+    def _by_host(self) -> list[tuple[Host, list[str]]]:
+        """The nodes that are hit, by the hosts that they are on."""
+        found: dict[int, tuple[Host, list[str]]] = {}
+        for node in self._hit:
+            host = self.kit.hosts.at(node)
+            found.setdefault(id(host), (host, []))[1].append(node)
+        return list(found.values())
+
+    async def _send(self, what: str) -> list[str]:
+        """A signal to all of them, on all hosts at once; why any was not sent. Raises HostLost."""
+        orders = [
+            send(host, [process for node in nodes for process in self._hit[node]], what)
+            for host, nodes in self._by_host()
+        ]
+        return [why for whys in await asyncio.gather(*orders) for why in whys if why]
+
+    async def _states(self) -> dict[str, list[tuple[Process, States]]]:
+        """By node, each process with the states of its threads. Raises HostLost."""
+        asked = [thread_states(self.kit.hosts.at(node), processes) for node, processes in self._hit.items()]
+        told = await asyncio.gather(*asked)
+        return {
+            node: list(zip(processes, states, strict=True))
+            for (node, processes), states in zip(self._hit.items(), told, strict=True)
+        }
+
+    async def _chosen(self, server: Server) -> tuple[Process, ...]:
         try:
-            processes = processes_of(server.spec)
+            processes = await processes_of(self.kit.hosts.at(server.id), server.spec)
         except NotLocated as why:
             raise NotApplied(f"{server.id}: {why}") from None
         where = self.signal.where
@@ -154,24 +196,33 @@ class SignalFault(NodeFault):
             raise NotApplied(f"{server.id} has no child that is called {child!r} (children: {there})")
         return found
 
-    async def _measured(self, holds: Callable[[Process], bool], word: str, at_most_s: float) -> Measured:
+    async def _measured(self, holds: Callable[[States], bool], word: str, at_most_s: float) -> Measured:
         clock = self.kit.clock
         deadline = clock.now_ns() + int(at_most_s * 1e9)
-        while not all(map(holds, self._all())) and clock.now_ns() < deadline:
+        while True:
+            seen = await self._states()
+            left = [process.pid for states in seen.values() for process, state in states if not holds(state)]
+            if not left or clock.now_ns() >= deadline:
+                break
             await clock.sleep(POLL_S)
-        left = [process.pid for process in self._all() if not holds(process)]
         detail = f"process {', '.join(map(str, left))} is not {word} after {at_most_s:g} s" if left else ""
-        return Measured(not left and bool(self._hit), self._facts(holds, word), detail)
+        return Measured(not left and bool(self._hit), _facts(seen, holds, word), detail)
 
-    def _facts(self, holds: Callable[[Process], bool], word: str) -> dict[str, str]:
-        facts = {}
-        for node, processes in self._hit.items():
-            states: Counter[str] = Counter()
-            for process in processes:
-                states.update(thread_states(process) or {"gone": 1})
-            shown = ", ".join(f"{n} x {state}" for state, n in sorted(states.items()))
-            facts[node] = f"{sum(map(holds, processes))} of {len(processes)} processes {word} (threads: {shown})"
-        return facts
+
+def _runs(states: States) -> bool:
+    return not is_held(states)
+
+
+def _facts(seen: dict[str, list[tuple[Process, States]]], holds: Callable[[States], bool], word: str) -> dict[str, str]:
+    facts = {}
+    for node, processes in seen.items():
+        counted: Counter[str] = Counter()
+        for _, states in processes:
+            counted.update(states or {"gone": 1})
+        shown = ", ".join(f"{n} x {state}" for state, n in sorted(counted.items()))
+        held = sum(holds(states) for _, states in processes)
+        facts[node] = f"{held} of {len(processes)} processes {word} (threads: {shown})"
+    return facts
 
 
 def _listed(processes: tuple[Process, ...] | list[Process]) -> str:

@@ -7,48 +7,27 @@ used again by somebody else.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-_ESTABLISHED = "01"
-_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+import msgspec
+
+from chaos.engine.hosts import HostLost, HostTrouble
+
+if TYPE_CHECKING:
+    from chaos.engine.hosts import Host
 
 
-def connections_of(pid: int) -> frozenset[str] | None:
+async def connections_of(host: Host, pid: int) -> frozenset[str] | None:
     """The process's ESTABLISHED connections; None when the kernel does not tell."""
-    sockets = set()
     try:
-        for entry in os.scandir(f"/proc/{pid}/fd"):
-            try:
-                target = str(Path(entry.path).readlink())
-            except OSError:
-                continue  # closed meanwhile
-            if target.startswith("socket:["):
-                sockets.add(target[8:-1])
-    except OSError:
+        return msgspec.convert(await host.call("connections", pid=pid), frozenset[str])
+    except (HostLost, HostTrouble):
         return None
-    established = _established()
-    return None if established is None else established & sockets
 
 
-def still_established(connections: frozenset[str]) -> int | None:
+async def still_established(host: Host, connections: frozenset[str]) -> int | None:
     """How many of these connections are still ESTABLISHED; None when the kernel does not tell."""
-    established = _established()
-    return None if established is None else len(established & connections)
-
-
-def _established() -> frozenset[str] | None:
-    """Inodes of every ESTABLISHED connection of this network namespace; a closed socket's inode becomes 0."""
-    inodes = set()
-    readable = False
-    for table in _TABLES:
-        try:
-            lines = table.read_text().splitlines()[1:]
-        except OSError:
-            continue
-        readable = True
-        for line in lines:
-            fields = line.split(maxsplit=10)
-            if fields[3] == _ESTABLISHED:
-                inodes.add(fields[9])
-    return frozenset(inodes) if readable else None
+    try:
+        return msgspec.convert(await host.call("still_open", inodes=sorted(connections)), int)
+    except (HostLost, HostTrouble):
+        return None

@@ -80,7 +80,7 @@ class Wave(ClientFault):
     async def apply(self) -> Measured:
         """Fire; the census and the shot are journaled."""
         agent = self.kit.fleet.agent(self.group)
-        self._held = connections_of(agent.pid)
+        self._held = await connections_of(self.kit.hosts.load, agent.pid)
         shot = await (self._sigkill(agent) if self.kill.how == "sigkill" else self._from_inside(agent))
         self.kit.emit(shot)
         return Measured(
@@ -91,15 +91,15 @@ class Wave(ClientFault):
 
     async def verify(self) -> Measured:
         """Measure that the connections that the process held are gone: all of them, or as many as were ordered."""
-        held, clock = self._held, self.kit.clock
+        held, clock, load = self._held, self.kit.clock, self.kit.hosts.load
         wanted_left = 0
         if held is not None and isinstance(self.kill.sessions, int) and self.kill.how != "sigkill":
             wanted_left = max(len(held) - self.kill.sessions, 0)
         deadline = clock.now_ns() + int(SOCKETS_GONE_S * 1e9)
-        left = still_established(held) if held else None
+        left = await still_established(load, held) if held else None
         while left is not None and left > wanted_left and clock.now_ns() < deadline:
             await clock.sleep(0.02)
-            left = still_established(held or frozenset())
+            left = await still_established(load, held or frozenset())
         facts = {
             "connections": "unknown" if held is None else str(len(held)),
             "still_established": "unknown" if left is None else str(left),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ import msgspec
 from chaos.model.errors import HarnessError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from chaos.engine.forensics.redact import Redactor
     from chaos.journal import RunFolder
 
@@ -63,7 +62,7 @@ class Snapshot:
     number: int
     reason: str
     redactor: Redactor
-    over: Callable[[], bool]  # whether its time is up
+    until: float  # on the monotonic clock, in seconds: when its time is up
     files: list[Entry] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
@@ -71,6 +70,14 @@ class Snapshot:
     def name(self) -> str:
         """Relative to the run folder."""
         return f"forensics/{self.number}-{self.reason}"
+
+    def left_s(self) -> float:
+        """How much of its time is left."""
+        return self.until - time.monotonic()
+
+    def over(self) -> bool:
+        """Whether its time is up."""
+        return self.left_s() < 0
 
     @property
     def size(self) -> int:

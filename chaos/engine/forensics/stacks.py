@@ -1,28 +1,25 @@
-"""Thread names and stacks of a Python process, read from outside by py-spy without stopping it.
+"""Thread names and stacks of a node's Python processes, read on its host by py-spy without stopping them.
 
-py-spy reads the other process's memory while that goes on running (`--nonblocking`), so a snapshot costs the target
-nothing but memory bandwidth; the price is that a stack may change under its eyes, and then it is read again.
+py-spy reads the other process's memory while that goes on running, so a snapshot costs the target nothing but memory
+bandwidth (`chaos/outpost/stacks.py`).
 """
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-TIMEOUT_S = 10.0
-"""A process with hundreds of megabytes of libraries takes a second; a starved machine several."""
-ATTEMPTS = 3
-MOST_FRAMES = 200
+from chaos.engine.hosts import HostLost, HostTrouble
+
+if TYPE_CHECKING:
+    from chaos.engine.hosts import Host
+    from chaos.engine.probes.locate import Located
+
 INSTALL = "py-spy is not installed (pip install 'pdchaos[forensics]')"
-_NUMBERED = re.compile(r"Thread-\d+")
-_PERMISSION = re.compile(r"permission denied|operation not permitted", re.IGNORECASE)
-_NOT_PYTHON = "failed to find python version"
+MARGIN_S = 10.0
+"""A look that has begun is let end."""
+INSTALL_THERE = "py-spy is not installed on its host"
 
 
 class Frame(msgspec.Struct):
@@ -53,51 +50,37 @@ class Thread(msgspec.Struct):
         return f"{name} ({function})"
 
 
+class Stacks(msgspec.Struct):
+    """The threads of a node's processes, by pid, and why those of others could not be read."""
+
+    alive: int  # how many processes there are; some may run no Python
+    threads: dict[str, list[Thread]]
+    failed: dict[str, str]
+
+
 class NoStacks(Exception):
-    """The process's stacks cannot be read; the text says why."""
+    """No stack of the node can be read; the text says why."""
 
 
-class NotPython(NoStacks):
-    """The process runs no Python interpreter: there is nothing that could be missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class PySpy:
-    """The tool, where it was found."""
-
-    program: str
-
-    @classmethod
-    def find(cls) -> PySpy | None:
-        """py-spy beside our interpreter, else on the path; None when there is none."""
-        beside = Path(sys.executable).with_name("py-spy")
-        program = str(beside) if beside.is_file() else shutil.which("py-spy")
-        return cls(program) if program else None
-
-    def threads(self, pid: int) -> list[Thread]:
-        """Every thread of a process; raises NoStacks. Blocks for some 20 ms, at most for three times TIMEOUT_S."""
-        said = ""
-        for _ in range(ATTEMPTS):
-            try:
-                done = subprocess.run(
-                    [self.program, "dump", "--json", "--nonblocking", "--pid", str(pid)],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=TIMEOUT_S,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                raise NoStacks(f"py-spy did not answer within {TIMEOUT_S:g} s") from None
-            except OSError as error:
-                raise NoStacks(f"py-spy cannot be run: {error.strerror}") from None
-            if done.returncode == 0:
-                return _threads(done.stdout)
-            said = done.stderr.decode(errors="replace")
-            if _PERMISSION.search(said):
-                raise NoStacks("py-spy is not permitted to look at it")
-            if _NOT_PYTHON in said.lower():
-                raise NotPython("not a Python process")
-        raise NoStacks(f"py-spy failed: {said.strip().splitlines()[0][:200] if said.strip() else 'it said nothing'}")
+async def read(host: Host, root: Located, within_s: float) -> Stacks:
+    """The stacks of a process and of all that came of it. Raises NoStacks."""
+    if within_s <= 0:
+        raise NoStacks("its time was up")
+    try:
+        told = await host.call(
+            "stacks", timeout_s=within_s + MARGIN_S, limit_s=within_s, pid=root.pid, start_ticks=root.start_ticks
+        )
+        read = msgspec.convert(told, Stacks)
+    except HostTrouble as why:
+        missing = INSTALL_THERE if host.remote else INSTALL
+        raise NoStacks(missing if why.kind == "no-py-spy" else why.text) from None
+    except HostLost:
+        raise NoStacks("its host did not answer in time") from None
+    except msgspec.ValidationError as error:
+        raise NoStacks(f"py-spy said something else than expected: {error}") from None
+    if not read.alive:
+        raise NoStacks("its process is gone")
+    return read
 
 
 def text(threads: list[Thread]) -> str:
@@ -109,13 +92,3 @@ def text(threads: list[Thread]) -> str:
         lines += [f"    {frame.name} ({frame.filename}:{frame.line})" for frame in thread.frames]
         lines.append("")
     return "\n".join(lines)
-
-
-def _threads(out: bytes) -> list[Thread]:
-    try:
-        threads = msgspec.json.decode(out, type=list[Thread])
-    except msgspec.MsgspecError as error:
-        raise NoStacks(f"py-spy said something else than expected: {error}") from None
-    for thread in threads:
-        del thread.frames[MOST_FRAMES:]
-    return sorted(threads, key=lambda thread: thread.os_thread_id or 0)

@@ -87,7 +87,7 @@ class Probes:
         )
         self._process = ProcessProbe([node.process for node in nodes if node.process], emit=emit, clock=clock)
         self._ourselves = OurselvesProbe(
-            http=http, emit=emit, clock=clock, run_id=setup.run_id, located=self._process.located
+            http=http, emit=emit, clock=clock, run_id=setup.run_id, whereabouts=self._process.whereabouts
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._finished = False

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from chaos.engine.hosts import HostLost, Hosts, HostTrouble
+from chaos.engine.hosts import HostLost, HostTrouble
 from chaos.engine.probes.follow import LogLook, LogSource, asked
 from chaos.engine.probes.inquiry import Inquiry, Said
 from chaos.engine.probes.knowledge import known_signatures, metric_uses, thread_uses, wanted_metrics
 from chaos.engine.probes.liveness import HealthSource
-from chaos.engine.probes.locate import NotLocated, locate
+from chaos.engine.probes.locate import UNTOLD, NotLocated, locate
 from chaos.engine.probes.metrics import MetricsSource
 from chaos.engine.probes.pairs import ONLY_PAIR, pair_paths
 from chaos.engine.probes.process import ProcessSource
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from chaos.engine.hosts import Host
+    from chaos.engine.hosts import Host, Hosts
     from chaos.engine.ports import Clock
     from chaos.model.pack import Pack
     from chaos.model.target import ServerSpec, Target
@@ -90,12 +90,11 @@ async def discover(
     *,
     http: httpx.AsyncClient,
     clock: Clock,
+    hosts: Hosts,
     headers: Mapping[str, str] | None = None,
-    hosts: Hosts | None = None,
 ) -> Discovery:
     """Ask every server of the target. Raises Unfit when one does not answer or is not what the target says."""
     headers = headers or {}
-    hosts = hosts or Hosts.here(target)
     inquiry = Inquiry(http, headers, plan.time_scale)
     servers = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in target.servers]
     async with asyncio.TaskGroup() as group:
@@ -142,7 +141,7 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
     health = HealthSource(node=name, base_url=base_url, endpoints=said.liveness) if said.liveness else None
     metrics = await _metrics(name, role, spec, pack, version, inquiry, notes, problems)
     logs = await _logs(name, role, spec, pack, version, host, notes, problems)
-    process = await asyncio.to_thread(_process, name, spec, notes, problems)
+    process = await _process(name, spec, host, notes, problems)
     observes = {"liveness": health, "metrics": metrics, "log": logs, "process": process}
     node = ev.Node(
         id=name,
@@ -247,16 +246,21 @@ async def _logs(
     )
 
 
-def _process(name: str, spec: ServerSpec, notes: list[str], problems: list[str]) -> ProcessSource | None:
+async def _process(
+    name: str, spec: ServerSpec, host: Host, notes: list[str], problems: list[str]
+) -> ProcessSource | None:
     try:
-        found = locate(spec)
+        found = await locate(host, spec)
     except NotLocated as why:
         problems.append(f"{name}: its process is not there ({why})")
         return None
-    if found is None:
-        notes.append(f"{name}: process not watched (the target gives no pid, pidfile or port)")
+    except HostLost as why:
+        problems.append(f"{name}: its process cannot be looked for ({why})")
         return None
-    return ProcessSource(node=name, spec=spec, found=found)
+    if found is None:
+        notes.append(f"{name}: process not watched ({UNTOLD})")
+        return None
+    return ProcessSource(node=name, spec=spec, host=host, found=found)
 
 
 def _paths(nodes: tuple[FoundNode, ...]) -> tuple[ev.Path, ...]:

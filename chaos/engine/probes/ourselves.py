@@ -18,10 +18,11 @@ from chaos.engine.probes.starved import CpuWait
 from chaos.model.events import HarnessHealth, RequestEnded, RequestOverdue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import httpx
 
+    from chaos.engine.hosts import Host
     from chaos.engine.ports import Clock, Emit
     from chaos.engine.probes.locate import Located
     from chaos.model.events import AnyEvent
@@ -43,14 +44,14 @@ class OurselvesProbe:
         emit: Emit,
         clock: Clock,
         run_id: str,
-        located: Callable[[], Mapping[str, Located]] = dict,
+        whereabouts: Callable[[], Sequence[tuple[Host, Mapping[str, Located]]]] = tuple,
     ) -> None:
-        """`located` says where the target's processes are, as far as they run on this machine."""
+        """`whereabouts` says where the target's processes are, by host."""
         self._http = http
         self._emit = emit
         self._clock = clock
         self._run_id = run_id
-        self._located = located
+        self._whereabouts = whereabouts
         self._cpu = CpuWait()
         self._lags_ms: list[float] = []
         self._reference_ok: bool | None = None
@@ -96,7 +97,7 @@ class OurselvesProbe:
         await pace.next()
         while True:
             await pace.next()
-            self.report(await asyncio.to_thread(self._cpu.sample, self._located()))
+            self.report(await self._cpu.sample(self._whereabouts()))
 
     def report(self, cpu_wait: Mapping[str, float] | None = None) -> None:
         """Emit what was sampled since the last report; a reference that has not ended since is unknown."""

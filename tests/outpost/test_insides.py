@@ -10,8 +10,9 @@ import sys
 import time
 
 import pytest
+from people import named, staying
 
-from chaos.engine.forensics.sockets import sockets_of
+from chaos.outpost.insides import inspect, sockets_of
 
 
 def test_listening_and_connected_sockets_are_told_with_what_nobody_reads() -> None:
@@ -64,3 +65,27 @@ def test_a_process_that_is_gone_raises() -> None:
     process.wait()
     with pytest.raises(OSError, match="No such file"):
         sockets_of(process.pid)
+
+
+def test_everything_that_is_known_of_a_process_is_told_secrets_and_all() -> None:
+    with staying("--api-key", "sk-1", env={**os.environ, "HF_TOKEN": "hf-1"}) as process:
+        (seen,) = inspect(*named(process.pid))
+    assert (process.pid, "python", [sys.executable, "--api-key", "sk-1"]) == (
+        seen["pid"],
+        seen["name"],
+        [seen["command"][0], *seen["command"][-2:]],
+    )
+    assert ("hf-1", 1, []) == (seen["environment"]["HF_TOKEN"], seen["os_threads"], seen["unreadable"])
+    assert seen["memory_bytes"] > 1_000_000
+    assert seen["open_files"] >= 3
+
+
+def test_of_a_later_process_with_the_pid_nothing_is_told() -> None:
+    pid, ticks = named(os.getpid())
+    assert [] == inspect(pid, ticks - 1)
+
+
+def test_a_process_without_an_environment_to_read_says_so() -> None:
+    with staying(env={}) as process:
+        (seen,) = inspect(*named(process.pid))
+    assert ["environment"] == seen["unreadable"]
