@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from chaos.model.headers import SECRET_NAME
 from chaos.model.repetition import FEWEST_TRIALS
 from chaos.model.timeline import check_timeline
 from chaos.model.tree import child, did_you_mean, key_mark, members, number_of, positive, seconds_of, text_of
@@ -33,6 +34,7 @@ def check_scenario(root: Mapping, known: Known | None) -> Iterator[Problem]:
     yield from _unique(steps, "id", "step")
     for group in groups:
         yield from _check_load(group, has_timeline=bool(steps))
+        yield from check_headers(group)
     yield from check_timeline(steps, {name for group in groups if (name := text_of(group, "name"))}, known)
     yield from _check_times(root)
     yield from _check_control(root, has_timeline=bool(steps))
@@ -127,49 +129,13 @@ def _each_in(node: Node | None, what: str, known: Collection[str]) -> Iterator[P
                 yield item.mark.problem(f"there is no {what} {quoted(item.value)}", did_you_mean(item.value, known))
 
 
-SAID_ALOUD = {
-    "environment": "write environment: staging; nothing is taken for granted about what may be broken",
-    "allow": "write allow: [kill] to let pdchaos kill its own clients, allow: [] to let it only look",
-}
-"""Keys of a target file without a default: what may be done to a deployment is never assumed."""
-
-
-def check_target(root: Mapping, known: Known | None) -> Iterator[Problem]:
-    """Everything that no single field of a target can know."""
-    for key, hint in SAID_ALOUD.items():
-        if key not in root.values:
-            yield root.mark.problem(f"`{key}` is missing", hint)
-    servers = [("router", router)] if isinstance(router := child(root, "router"), Mapping) else []
-    for role in ("prefill", "decode"):
-        servers += [(f"{role}-{index}", server) for index, server in enumerate(members(root, role))]
-    urls: dict[str, str] = {}
-    names: dict[str, str] = {}
-    for default, server in servers:
-        url = (text_of(server, "url") or "").rstrip("/")
-        if url in urls:
-            yield server.values["url"].mark.problem(f"{default} has the same address as {urls[url]}")
-        elif url:
-            urls[url] = default
-        name = text_of(server, "name") or default
-        if name in names:
-            yield key_mark(server, "name").problem(f"two servers are called {quoted(name)}")
-        names[name] = default
-    if known is not None:
-        yield from _check_engines(root, known)
-
-
-def _check_engines(root: Mapping, known: Known) -> Iterator[Problem]:
-    for key, default in (("engine", "sglang"), ("router_engine", "sglang-router")):
-        engine = text_of(root, key) or default
-        if engine not in known.timeouts:
-            mark = root.values[key].mark if key in root.values else root.mark
-            yield mark.problem(f"there is no pack for {quoted(engine)}", did_you_mean(engine, known.timeouts))
-    timeouts = child(root, "timeouts")
-    of_engine = known.timeouts.get(text_of(root, "engine") or "sglang")
-    if isinstance(timeouts, Mapping) and of_engine is not None:
-        for key, mark in timeouts.keys.items():
-            if key not in of_engine:
-                yield mark.problem(f"the pack knows no timeout `{key}`", did_you_mean(key, of_engine))
+def check_headers(node: Mapping) -> Iterator[Problem]:
+    """Headers that call themselves secrets and are written out; `{text: …}` says that one is none."""
+    headers = child(node, "headers")
+    for name, value in headers.values.items() if isinstance(headers, Mapping) else ():
+        if isinstance(value, Scalar) and SECRET_NAME.search(name):
+            hint = "write {secret: env:NAME}, or {text: …} if it is none"
+            yield value.mark.problem(f"`{name}` looks like a secret, and those are never written here", hint)
 
 
 def check_pack(root: Mapping) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from chaos.model.checks import check_pack, check_scenario, check_target
+from chaos.model.checks import check_pack, check_scenario
 from chaos.model.errors import InvalidFile, Problem
 from chaos.model.known import Known
 from chaos.model.observations import Observations
@@ -17,6 +17,7 @@ from chaos.model.pack import Pack
 from chaos.model.scenario import Scenario
 from chaos.model.section import Section
 from chaos.model.target import Target
+from chaos.model.target_checks import check_target
 from chaos.model.tree import did_you_mean, key_mark, one_of, override, walk
 from chaos.model.units import FROM_FILE
 from chaos.model.unsupported import unsupported_key, unsupported_value

@@ -1,7 +1,7 @@
 """JSON Schema of the file kinds, for editors. It agrees with the loader on everything one value can show.
 
 Beyond it, and checked by the loader only: names that refer to each other, values that contradict each other
-(`chaos.model.checks`), whether a pack's pattern compiles.
+(`chaos.model.checks`, `target_checks`), whether a pack's pattern compiles.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def _said_aloud(schema: dict[str, Any]) -> None:
 
 
 class Target(Section):
-    """A whole target file. In a file `environment` and `allow` must be said (`chaos.model.checks`).
+    """A whole target file. In a file `environment` and `allow` must be said (`chaos.model.target_checks`).
 
     `content` is what answers can be held to: `echo` (the model repeats a code it is asked to repeat), `known-answer`
     (the same question gets the same answer at temperature 0), `unchecked`; `auto` lets the baseline decide.

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from model_samples import FULL_OBSERVATIONS, FULL_SCENARIO, FULL_TARGET, OBSERVATIONS, PACK, SCENARIO, TARGET
 
-from chaos.model.checks import check_scenario, check_target
+from chaos.model.checks import check_scenario
 from chaos.model.loading import validate
 from chaos.model.schema import KINDS, json_schema
+from chaos.model.target_checks import check_target
 from chaos.model.yamlpos import Mapping, Mark, Node, Scalar, Sequence, parse_yaml, plain
 
 VALIDATORS = {kind: Draft202012Validator(json_schema(kind)) for kind in KINDS}
