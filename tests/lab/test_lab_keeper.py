@@ -49,7 +49,7 @@ def test_up_starts_a_lab_that_status_sees_and_down_stops(folder):
         target.timeouts["waiting"],
         target.gauge_lag,
     )
-    assert str(folder.resolve() / "prefill-0.log") == target.prefill[0].log[0]
+    assert str(folder.resolve() / "prefill-0.log") == target.prefill[0].log[0].file
 
     assert [] == keeper.down(folder)
     assert State.DOWN is keeper.status(folder).state
