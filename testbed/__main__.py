@@ -34,6 +34,9 @@ def _parser() -> argparse.ArgumentParser:
     acts = parser.add_subparsers(required=True, metavar="ACT")
     up = acts.add_parser("up", help="start a cluster in the background")
     up.add_argument("--build", default="healthy", help="a build of the embedded lab (pdchaos lab list)")
+    up.add_argument(
+        "--engine", default="", help="a real engine instead: sglang@0.5.14, dynamo@1.6.1 (pdchaos lab install)"
+    )
     up.add_argument("--prefill", type=int, default=2)
     up.add_argument("--decode", type=int, default=2)
     up.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an option of the lab")
@@ -67,6 +70,7 @@ def _up(asked: argparse.Namespace) -> None:
         raise BedError(f"--set wants NAME=VALUE, not {wrong[0]!r}")
     bed = Bed.start(
         build=asked.build,
+        engine=asked.engine,
         prefill=asked.prefill,
         decode=asked.decode,
         options=dict(each.split("=", 1) for each in asked.set),

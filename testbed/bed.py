@@ -21,14 +21,22 @@ from testbed.errors import BedError
 from testbed.folder import REPOSITORY, Folder, HostFolder
 from testbed.look import Leftovers
 from testbed.needs import missing, program
-from testbed.plan import DISK_MB, LAPTOP, READY_TIMEOUT_S, TIME_LIMIT_S, Plan, lay_out
+from testbed.plan import LAPTOP, TIME_LIMIT_S, Plan, lay_out
 from testbed.sshd import HOST_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-_KEPT = ("HOME", "LANG", "LC_ALL", "PATH", "TMPDIR")  # of our environment: no PDCHAOS_RUN of a test's may mark a host
+_KEPT = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "PATH",
+    "PDCHAOS_LABS",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+)  # of our environment: no PDCHAOS_RUN of a test's may mark a host
 _END_TIMEOUT_S = 30.0
 _POLL_S = 0.02
 
@@ -49,31 +57,32 @@ class Bed:
         cls,
         *,
         build: str = "healthy",
+        engine: str = "",
         prefill: int = 1,
         decode: int = 1,
         options: Mapping[str, str] | None = None,
         timezones: Mapping[str, str] | None = None,
         folder: Path | None = None,
         time_limit_s: float = TIME_LIMIT_S,
-        disk_mb: int = DISK_MB,
+        disk_mb: int = 0,
         alone: bool = False,
     ) -> Self:
         """Start one; every host answers over SSH and every node serves when this returns.
 
+        `build` is one of the embedded lab; `engine` has a real one instead: `sglang@0.5.14`, `dynamo@1.6.1`.
         `options` are the lab's (`pdchaos lab list`), `timezones` POSIX ones by host (`{"decode-0": "IST-5:30"}`).
         Without `folder` a temporary one is made and removed. The bed ends with this process, unless it is `alone`.
 
         Raises:
             BedError: this machine cannot, or a host did not come up.
-            UsageError: there is no such build or option.
+            UsageError, LabError: there is no such build or option, or it is not installed.
         """
         if why := missing():
             raise BedError(f"no test bed can be started here: {why}")
         from testbed import furnish  # noqa: PLC0415, it takes half a second, which every `exec` would pay
 
-        furnish.check(build, options or {})
         plan = Plan(
-            build=build,
+            lab=engine or f"sim@{build}",
             options=dict(options or {}),
             hosts=lay_out(prefill, decode),
             time_limit_s=time_limit_s,
@@ -84,7 +93,7 @@ class Bed:
         made = Folder((folder or temporary or Path()).absolute())
         if is_up(made):
             raise BedError(f"a bed is up in {made.path} already", hint="end it, or name another folder")
-        furnish.furnish(made, plan)
+        furnish.furnish(made, furnish.check(plan))
         bed = cls(made)
         bed._temporary = temporary
         try:
@@ -115,7 +124,11 @@ class Bed:
                 start_new_session=True,
             )
         out = self._supervisor.stdout
-        line = out.readline() if out and select.select([out], [], [], READY_TIMEOUT_S + _END_TIMEOUT_S)[0] else b""
+        line = (
+            out.readline()
+            if out and select.select([out], [], [], self.plan.ready_timeout_s + _END_TIMEOUT_S)[0]
+            else b""
+        )
         told = json.loads(line) if line else {"error": "its supervisor said nothing"}
         if "error" in told:
             raise BedError(f"the bed did not come up: {told['error']}", hint=f"see {self.folder.log}")

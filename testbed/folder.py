@@ -10,6 +10,7 @@ from pathlib import Path
 HERE = Path("/run/pd")  # a host's own folder as the host sees it
 LOGS = Path("/var/log/pd")  # and its `log` folder
 BIN = HERE / "bin"
+SHARED = HERE / "shared"  # one folder that all hosts share, as by NFS
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -38,6 +39,11 @@ class HostFolder:
     def journal(self) -> Path:
         """The log of a node that is read by `pd-logs` only."""
         return self.path / "journal"
+
+    @property
+    def scratch(self) -> Path:
+        """An engine's home, sockets and caches."""
+        return self.path / "scratch"
 
     @property
     def control(self) -> Path:
@@ -99,6 +105,11 @@ class Folder:
     def ssh_config(self) -> Path:
         """The hosts by name, for `ssh -F`."""
         return self.path / "ssh_config"
+
+    @property
+    def shared(self) -> Path:
+        """What all hosts share."""
+        return self.path / "shared"
 
     def host(self, name: str) -> HostFolder:
         """What belongs to one host."""

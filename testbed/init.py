@@ -41,7 +41,7 @@ def main() -> int:
         if host.role == LAPTOP:
             tell(ready=True)
             threading.Event().wait()
-        mounts.make_private(folder.host(name), disk_mb=plan.disk_mb)
+        mounts.make_private(folder.host(name), disk_mb=plan.disk_mb, shared=folder.shared, keep=plan.keep)
         os.chdir("/")
     except (OSError, BedError) as error:
         tell(error=f"{name}: {error}")

@@ -13,12 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chaos.model.errors import PdchaosError
 from testbed import control, init, processes
+from testbed.engines import engine_of
 from testbed.errors import BedError
 from testbed.folder import HostFolder
 from testbed.look import Baseline
 from testbed.mounts import PRIVATE
-from testbed.node import Node, settings_of
+from testbed.node import Node
 from testbed.plan import Plan
 from testbed.sshd import HOST_PATH, Sshd
 
@@ -35,8 +37,11 @@ class Keeper:
     def __init__(self, plan: Plan, name: str, folder: HostFolder) -> None:
         host = plan.host(name)
         self.sshd = Sshd(folder, host.address)
-        self.node = Node(plan, host, settings_of(plan), folder)
+        engine = engine_of(plan)
+        self.node = Node(engine, host, folder)
         self.node.start()
+        if host.role == "router":
+            engine.warm()
         self.sshd.start()
         self._baseline = Baseline()
 
@@ -55,7 +60,7 @@ class Keeper:
     def look(self) -> Answer:
         """What somebody left on this host."""
         running = processes.all_processes()
-        own = processes.below([os.getpid()], running)
+        own = processes.below([os.getpid()], running) | self.node.pids
         sessions = processes.below([self.sshd.pid], running) - {self.sshd.pid} if self.sshd.pid else set()
         return asdict(self._baseline.leftovers(own={1} | (own - sessions)))
 
@@ -108,7 +113,7 @@ def main() -> int:
     try:
         keeper = Keeper(plan, name, folder)
         control.serve(folder.control, keeper.acts)
-    except (BedError, OSError) as error:
+    except (BedError, PdchaosError, OSError) as error:
         init.tell(error=f"{name}: {error}")
         return 1
     init.tell(ready=True)

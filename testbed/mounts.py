@@ -10,8 +10,12 @@ import ctypes
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from testbed.folder import HERE, LOGS, REPOSITORY, HostFolder
+from testbed.folder import HERE, LOGS, REPOSITORY, SHARED, HostFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PRIVATE = tuple(map(Path, ("/tmp", "/var/tmp", "/run", "/dev/shm", "/root", "/home", "/var/log")))  # noqa: S108, a host's
 _MODES = {"/root": "0700", "/tmp": "1777", "/var/tmp": "1777", "/dev/shm": "1777"}  # noqa: S108, as above
@@ -28,19 +32,20 @@ def _mount(source: str, target: Path, kind: str = "", flags: int = 0, data: str 
         raise OSError(number, f"mount {kind or 'bind'} {source}: {os.strerror(number)}", str(target))
 
 
-def make_private(folder: HostFolder, *, disk_mb: int) -> None:
-    """Give this mount namespace the host's own file systems."""
+def make_private(folder: HostFolder, *, disk_mb: int, shared: Path, keep: Iterable[str] = ()) -> None:
+    """Give this mount namespace the host's own file systems; `keep`: what else of the machine is needed."""
     _mount("none", Path("/"), flags=_REC | _PRIVATE)
-    held = [(path, os.open(path, os.O_PATH)) for path in _needed() if _is_hidden(path)]
-    own = os.open(folder.path, os.O_PATH)
+    held = [(path, os.open(path, os.O_PATH)) for path in _needed(keep) if _is_hidden(path)]
+    own, share = os.open(folder.path, os.O_PATH), os.open(shared, os.O_PATH)
     for path in PRIVATE:
         _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, f"size={disk_mb}m,mode={_MODES.get(str(path), '0755')}")
     for path, fd in held:
         _bind(fd, path)
     _bind(own, HERE)
+    _bind(share, SHARED)
     logs = os.open(HERE / "log", os.O_PATH)
     _bind(logs, LOGS)
-    for fd in (own, logs, *(fd for _, fd in held)):
+    for fd in (own, share, logs, *(fd for _, fd in held)):
         os.close(fd)
     home = Path("/home", UNPRIVILEGED)
     home.mkdir()
@@ -59,9 +64,9 @@ def _bind(fd: int, target: Path) -> None:
     _mount(f"/proc/self/fd/{fd}", target, flags=_BIND | _REC)
 
 
-def _needed() -> list[Path]:
+def _needed(more: Iterable[str]) -> list[Path]:
     """The repository, the environment and the interpreter behind it, outermost first and none within another."""
-    found = {REPOSITORY, *(Path(path).resolve() for path in (sys.prefix, sys.base_prefix))}
+    found = {REPOSITORY, *(Path(path).resolve() for path in (sys.prefix, sys.base_prefix, *more))}
     return [path for path in sorted(found) if not any(other in path.parents for other in found)]
 
 

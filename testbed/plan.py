@@ -14,8 +14,7 @@ NET = "10.77.0"
 PREFIX = 24
 LAPTOP = "laptop"
 TIME_LIMIT_S = 4 * 3600.0  # a forgotten bed ends by itself
-READY_TIMEOUT_S = 120.0  # for all hosts to come up
-DISK_MB = 32  # of each tmpfs of a host
+READY_TIMEOUT_S = 60.0  # for a host to come up, and as much as its node takes
 
 HTTP_PORT = 30000
 BOOTSTRAP_PORT = 8998
@@ -53,16 +52,28 @@ class HostPlan:
 class Plan:
     """A whole bed. `options` are those of the lab (`--set`), as text."""
 
-    build: str
+    lab: str  # `sim@BUILD`, `sglang@VERSION`, `dynamo@VERSION`
     options: dict[str, str]
     hosts: tuple[HostPlan, ...]
     time_limit_s: float = TIME_LIMIT_S
-    disk_mb: int = DISK_MB
+    disk_mb: int = 0  # of each tmpfs of a host; 0: what the engine needs
+    keep: tuple[str, ...] = ()  # folders of the machine that hosts must see
+    patience_s: float = 60.0  # for a node to serve
     timezones: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def host(self, name: str) -> HostPlan:
         """By name; KeyError when there is none."""
         return next((host for host in self.hosts if host.name == name), None) or _no_host(name, self)
+
+    @property
+    def ready_timeout_s(self) -> float:
+        """For the whole bed: first the servers, then the router, which may have to warm all of them."""
+        return 2 * (READY_TIMEOUT_S + self.patience_s)
+
+    @property
+    def kind(self) -> str:
+        """What stands before the @."""
+        return self.lab.partition("@")[0]
 
     @property
     def servers(self) -> tuple[HostPlan, ...]:
@@ -81,6 +92,7 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         """The reverse of `to_json`."""
         raw = json.loads(text)
+        raw["keep"] = tuple(raw["keep"])
         raw["hosts"] = tuple(HostPlan(**host) for host in raw["hosts"])
         return cls(**raw)
 

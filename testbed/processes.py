@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Iterable
 
 
@@ -18,6 +21,7 @@ class Process:
     parent: int
     name: str
     state: str
+    session: int
     command: str
 
     def __str__(self) -> str:
@@ -34,9 +38,15 @@ def all_processes() -> list[Process]:
         except OSError:
             continue
         name, _, rest = stat.partition("(")[2].rpartition(")")
-        state, parent = rest.split()[:2]
-        found.append(Process(int(folder.name), int(parent), name, state, command))
+        state, parent, _, session = rest.split()[:4]
+        found.append(Process(int(folder.name), int(parent), name, state, int(session), command))
     return found
+
+
+def kill(pid: int, number: signal.Signals) -> None:
+    """Send a signal, if the process is still there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def below(roots: Iterable[int], processes: Iterable[Process]) -> set[int]:

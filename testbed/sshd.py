@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -78,8 +77,8 @@ class Sshd:
 
     def end(self, *, sessions: bool) -> None:
         """SIGKILL the process that listens, and with `sessions` every connection's, too."""
-        for pid in self._pids() if sessions else [self.pid]:
-            _kill(pid, signal.SIGKILL)
+        for pid in self._pids() if sessions else filter(None, [self.pid]):
+            processes.kill(pid, signal.SIGKILL)
         if self._process is not None:
             self._process.wait(_READY_TIMEOUT_S)
 
@@ -87,17 +86,9 @@ class Sshd:
         """Send a signal to the listener and the processes of every connection; how many there were."""
         pids = self._pids()
         for pid in pids:
-            _kill(pid, number)
+            processes.kill(pid, number)
         return len(pids)
 
     def _pids(self) -> list[int]:
         """By name, and only such that stem from the listener or lost it: what a session started is not sshd's."""
         return [each.pid for each in processes.all_processes() if each.name.startswith("sshd")]
-
-
-def _kill(pid: int, number: signal.Signals) -> None:
-    try:
-        if pid:
-            os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # it ended meanwhile

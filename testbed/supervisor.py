@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed import network
+from testbed.engines import engine_of
 from testbed.errors import BedError
 from testbed.folder import Folder
 from testbed.needs import program
-from testbed.plan import LAPTOP, READY_TIMEOUT_S, Plan
+from testbed.plan import LAPTOP, Plan
 
 if TYPE_CHECKING:
     from testbed.plan import HostPlan
@@ -78,7 +79,7 @@ def bring_up(folder: Folder, plan: Plan, hosts: list[Host]) -> None:
     """All hosts at once; they are added to `hosts` as they begin."""
     network.make_switch()
     hosts += [Host(folder, host) for host in plan.hosts]
-    deadline = time.monotonic() + READY_TIMEOUT_S
+    deadline = time.monotonic() + plan.ready_timeout_s
     for number, host in enumerate(hosts):
         host.pid = int(host.hear(deadline)["pid"])
         network.plug_in(f"port{number}", host.pid)
@@ -124,7 +125,7 @@ def main() -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     plan = Plan.from_json(folder.plan.read_text())
     hosts: list[Host] = []
-    with folder.lock.open("ab") as lock:
+    with folder.lock.open("ab") as lock, engine_of(plan).hold():
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             bring_up(folder, plan, hosts)

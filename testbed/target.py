@@ -6,23 +6,21 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
 
-from chaos.lab.embedded import Embedded, SimSpec, describe
+from chaos.lab.catalogue import parse_lab
 from chaos.model.faults import FaultKind
-from chaos.model.target import ServerSpec, Via
+from chaos.model.target import Via
 from testbed.folder import BIN, HERE, LOGS, HostFolder
 from testbed.keys import USER
-from testbed.plan import METRICS_PORT
+from testbed.plan import BOOTSTRAP_PORT, METRICS_PORT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from testbed.folder import Folder
     from testbed.plan import HostPlan, Plan
 
 
-def parse(build: str, options: Mapping[str, str]) -> SimSpec:
-    """The lab that was asked for; UsageError names what there is."""
-    return Embedded().parse(build, options)
+_KNOWN = {"model", "timeouts", "gauge_lag", "time_scale", "content"}
+_ASKED_DIRECTLY = ("sim", "sglang")
+"""Engines whose nodes are asked past the router, and whose router has its metrics on a port of its own."""
 
 
 def write(folder: Folder, plan: Plan) -> None:
@@ -34,9 +32,9 @@ def write(folder: Folder, plan: Plan) -> None:
 def document(folder: Folder, plan: Plan, via: str) -> dict[str, Any]:
     """The whole file as data."""
     prefill, decode = (plan.by_role(role) for role in ("prefill", "decode"))
-    nowhere = ServerSpec(url="http://127.0.0.1:1")  # the lab's clocks and allowances are wanted, not its addresses
-    lab = describe(parse(plan.build, plan.options), nowhere, [nowhere], [nowhere])
-    known = lab.model_dump(mode="json", include={"model", "timeouts", "gauge_lag", "time_scale", "content"})
+    lab = parse_lab(plan.lab, plan.options).outline()  # its clocks are wanted, its addresses are none
+    known = lab.model_dump(mode="json", include=_KNOWN, exclude_none=True)
+    direct = plan.kind in _ASKED_DIRECTLY
     return {
         "version": 1,
         "name": "testbed",
@@ -51,25 +49,27 @@ def document(folder: Folder, plan: Plan, via: str) -> dict[str, Any]:
             "known_hosts": str(folder.known_hosts),
             "ssh_config": False,
         },
-        "router": _node(plan.by_role("router")[0]),
-        "prefill": [_node(host) for host in prefill],
-        "decode": [_node(host) for host in decode],
+        "router": _node(plan.by_role("router")[0], direct=direct),
+        "prefill": [_node(host, direct=direct) for host in prefill],
+        "decode": [_node(host, direct=direct) for host in decode],
         "allow": list(get_args(FaultKind)),
         **known,
     }
 
 
-def _node(host: HostPlan) -> dict[str, Any]:
+def _node(host: HostPlan, *, direct: bool) -> dict[str, Any]:
     here = HostFolder(HERE)
-    metrics = {"metrics": f"http://{host.address}:{METRICS_PORT}/metrics"} if host.role == "router" else {}
-    bootstrap = {"bootstrap_port": host.ports["bootstrap"]} if "bootstrap" in host.ports else {}
+    more: dict[str, Any] = {}
+    if direct and host.role == "router":
+        more["metrics"] = f"http://{host.address}:{METRICS_PORT}/metrics"
+    if direct and host.role == "prefill":
+        more["bootstrap_port"] = BOOTSTRAP_PORT
     file, command = str(LOGS / f"{host.name}.log"), {"command": f"{BIN / 'pd-logs'} {host.name}"}
     return {
         "name": host.name,
         "ssh": {"host": host.address},
         "url": host.url,
-        **metrics,
-        **bootstrap,
+        **more,
         "log": [file if host.source == "file" else command],
         "pidfile": str(here.pidfile(host.name)),
         "restart": f"{BIN / 'pd-node'} restart",

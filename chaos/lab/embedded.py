@@ -82,7 +82,7 @@ class SimSpec(LabSpec):
         """Every address is a placeholder."""
         nowhere = ServerSpec(url="http://127.0.0.1:1")
         prefill = nowhere.model_copy(update={"bootstrap_port": 1})
-        return describe(self, nowhere, [prefill] * self.settings.prefill, [nowhere] * self.settings.decode)
+        return _describe(self, nowhere, [prefill] * self.settings.prefill, [nowhere] * self.settings.decode)
 
     def start(self, folder: Path, progress: Callable[[str], None], *, run_id: str) -> RunningSim:
         """Start router, prefills and decodes."""
@@ -151,7 +151,7 @@ class RunningSim(RunningLab):
                     name=node.config.name,
                 )
             )
-        return describe(self.spec, by_role["router"][0], by_role["prefill"], by_role["decode"])
+        return _describe(self.spec, by_role["router"][0], by_role["prefill"], by_role["decode"])
 
     def restart(self, node: str, variant: str | None = None) -> None:  # noqa: ARG002 - it has no variants
         """SIGKILL a node and start it anew on the ports it had."""
@@ -192,8 +192,7 @@ def _end(nodes: list[_Running]) -> list[int]:
     return [node.process.pid for node in running if node.process.poll() is None]
 
 
-def describe(spec: SimSpec, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
-    """A sim at these addresses as a target file would describe it."""
+def _describe(spec: SimSpec, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
     settings = spec.settings
     timeout_s = Clocks.scaled(settings.time_scale).waiting_timeout_s
     return Target(

@@ -35,7 +35,7 @@ START_TIMEOUT_S = 90.0  # a second or two on idle cores
 WARM_TIMEOUT_S = 60.0
 _ASK_TIMEOUT_S = 10.0
 _POLL_S = 0.1
-_WARM_IN_A_ROW = 3  # generations that succeed on end, once every worker has served
+WARM_IN_A_ROW = 3  # generations that succeed on end, once every worker has served
 _SERVED = re.compile(
     r'^dynamo_component_requests_total\{[^}]*dynamo_endpoint="generate"[^}]*\} ([0-9.e+]+)$', re.MULTILINE
 )
@@ -213,7 +213,7 @@ class RunningDynamo(RunningLab):
 
     def _until_healthy(self, url: str, node: Node) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not _is_healthy(url):
+        while not is_healthy(url):
             node.check()
             if time.monotonic() > deadline:
                 raise node.error(f"was not ready within {START_TIMEOUT_S:g} s")
@@ -225,21 +225,21 @@ class RunningDynamo(RunningLab):
         """Chat through the frontend until every worker has served and several answers in a row were good."""
         router, *workers = self._places
         began, in_a_row, failure = time.monotonic(), 0, ""
-        while in_a_row < _WARM_IN_A_ROW or not all(map(_has_served, workers)):
+        while in_a_row < WARM_IN_A_ROW or not all(map(has_served, workers)):
             for place in self._places:
                 self._nodes[place.name].check()
             if time.monotonic() - began > WARM_TIMEOUT_S:
-                idle = [place.name for place in workers if not _has_served(place)]
+                idle = [place.name for place in workers if not has_served(place)]
                 what = f"{', '.join(idle)} served nothing" if idle else failure
                 raise self._nodes["router"].error(f"was not warm within {WARM_TIMEOUT_S:g} s: {what}")
-            failure = _chat(router)
+            failure = chat(router)
             in_a_row = 0 if failure else in_a_row + 1
             if failure:
                 time.sleep(_POLL_S)
         progress(f"every worker has served, {time.monotonic() - began:.1f} s after they were ready")
 
 
-def _chat(router: Place) -> str:
+def chat(router: Place) -> str:
     """One generation through the frontend; what went wrong, or nothing."""
     body = {
         "model": MODEL_NAME,
@@ -258,7 +258,8 @@ def _chat(router: Place) -> str:
     return "" if read.get("usage", {}).get("completion_tokens") else f"no tokens: {read}"
 
 
-def _has_served(worker: Place) -> bool:
+def has_served(worker: Place) -> bool:
+    """Whether a worker has generated for anybody."""
     try:
         with _NO_PROXY.open(f"{worker.url}/metrics", timeout=_ASK_TIMEOUT_S) as answer:
             found = _SERVED.findall(answer.read().decode())
@@ -267,7 +268,8 @@ def _has_served(worker: Place) -> bool:
     return any(float(value) > 0 for value in found)
 
 
-def _is_healthy(url: str) -> bool:
+def is_healthy(url: str) -> bool:
+    """Whether `/health` says 200."""
     try:
         with _NO_PROXY.open(f"{url}/health", timeout=_ASK_TIMEOUT_S) as answer:
             return bool(answer.status == 200)

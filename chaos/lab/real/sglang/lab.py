@@ -37,7 +37,7 @@ _ROUTER_TIMEOUT_S = 60.0
 _GENERATION_TIMEOUT_S = 60.0  # the first one on a path can take 15 s and more
 _POLL_S = 0.2
 _STILL_EVERY_S = 15.0
-_READY = b"The server is fired up and ready to roll!"
+READY = b"The server is fired up and ready to roll!"
 _MOONCAKE_LIBRARIES = {
     "libibverbs.so.1": "libibverbs1",
     "librdmacm.so.1": "librdmacm1",
@@ -234,7 +234,7 @@ class RunningSGLang(RunningLab):
 
     def _serves(self, place: Place) -> bool:
         if place.role != "router":
-            return self._nodes[place.name].said(_READY)
+            return self._nodes[place.name].said(READY)
         try:
             with _NO_PROXY.open(f"{place.url}/health", timeout=2.0) as answer:
                 return bool(answer.status == 200)
@@ -257,7 +257,7 @@ class RunningSGLang(RunningLab):
         """Ask again until one succeeds; how long that took."""
         began = time.monotonic()
         while True:
-            failures = _ask_all(via, prefill)
+            failures = ask_all(via, prefill)
             took = time.monotonic() - began
             if not failures:
                 return took
@@ -269,7 +269,7 @@ class RunningSGLang(RunningLab):
             time.sleep(1.0)
 
 
-def _ask_all(via: list[Place], prefill: Place | None) -> list[str]:
+def ask_all(via: list[Place], prefill: Place | None) -> list[str]:
     """One generation, sent to all of `via` at once as a router would; what went wrong."""
     body: dict[str, object] = {
         "text": "say something",

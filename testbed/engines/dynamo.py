@@ -1,0 +1,63 @@
+"""Real Dynamo: the frontend and mock engines, each on a host of its own; they find each other by files on a share."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from chaos.lab.real.dynamo.commands import Commands, Place
+from chaos.lab.real.dynamo.kind import Dynamo as Kind
+from chaos.lab.real.dynamo.lab import START_TIMEOUT_S, WARM_IN_A_ROW, WARM_TIMEOUT_S, chat, has_served, is_healthy
+from testbed.engines.real import SCRATCH, RealEngine, spawn
+from testbed.errors import BedError
+from testbed.folder import SHARED
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from testbed.engines.kind import Started, Streams
+    from testbed.plan import HostPlan, Plan
+
+_PAUSE_S = 0.1
+
+
+class Dynamo(RealEngine):
+    """A released version."""
+
+    patience_s = START_TIMEOUT_S
+
+    def __init__(self, plan: Plan, version: str) -> None:
+        spec = Kind().parse(version, plan.options)
+        installer = spec.installer
+        installer.require(version)
+        if spec.settings.discovery != "file":
+            raise BedError("in a bed Dynamo's workers are found by files", hint="leave out discovery")
+        super().__init__((installer.deps, installer.model, installer.version(version)), installer.python)
+        self._commands = Commands(installer, version, spec.settings, scratch=SCRATCH, run_id="", etcd="")
+        self._places = {host.name: _place(host) for host in plan.servers}
+
+    def start(self, host: HostPlan, streams: Streams, logs: tuple[Path, Path]) -> Started:  # noqa: ARG002
+        """A worker's `/health` is 503 until it takes requests."""
+        place = self._places[host.name]
+        environment = {**self._commands.environment(place), "DYN_FILE_KV": str(SHARED / "discovery")}
+        return spawn(self._commands.node(place), environment, streams, lambda: is_healthy(place.url))
+
+    def warm(self) -> None:
+        """Chat through the frontend until every worker has served and several answers in a row were good."""
+        router, *workers = self._places.values()
+        deadline, in_a_row, failure = time.monotonic() + WARM_TIMEOUT_S, 0, ""
+        while in_a_row < WARM_IN_A_ROW or not all(map(has_served, workers)):
+            if time.monotonic() > deadline:
+                raise BedError(f"not every worker has served in {WARM_TIMEOUT_S:g} s: {failure}")
+            failure = chat(router)
+            in_a_row = 0 if failure else in_a_row + 1
+            if failure:
+                time.sleep(_PAUSE_S)
+
+
+def _place(host: HostPlan) -> Place:
+    assert host.role != "laptop"  # noqa: S101, for mypy: it has no node
+    ports = host.ports
+    if host.role == "router":
+        return Place(host.role, host.name, host.address, ports["http"], ports["metrics"])
+    return Place(host.role, host.name, host.address, 0, ports["http"], ports.get("bootstrap"))
