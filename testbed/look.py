@@ -50,6 +50,7 @@ class Baseline:
     def leftovers(self, *, own: set[int]) -> Leftovers:
         """What is there now and is neither of then nor a process of the bed's own."""
         running = processes.all_processes()
+        self._files |= processes.held_files(own)  # a restarted engine's shared memory has another name
         now = _network()
         new = {kind: [each for each in found if each not in self._network[kind]] for kind, found in now.items()}
         return Leftovers(

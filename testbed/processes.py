@@ -43,6 +43,16 @@ def all_processes() -> list[Process]:
     return found
 
 
+def held_files(pids: Iterable[int]) -> set[str]:
+    """Paths of the files that these processes have mapped."""
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+            found |= {path for line in maps for path in line.split(None, 5)[5:]}
+    return found
+
+
 def kill(pid: int, number: signal.Signals) -> None:
     """Send a signal, if the process is still there."""
     with contextlib.suppress(ProcessLookupError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from testbed.errors import BedError
 from testbed.folder import REPOSITORY
 from testbed.needs import missing
 from testbed.plan import LAPTOP
+from testbed.processes import held_files
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no test bed here: {missing()}")
 PATIENCE_S = 60.0
@@ -177,6 +179,14 @@ def test_whatever_is_left_on_a_host_is_named_and_nothing_else(bed):
     assert ["another"] == found.links
     assert ["/tmp/forgotten"] == found.files
     assert {} == eventually(bed.leftovers, {})
+
+
+def test_a_file_that_a_process_has_mapped_is_known_to_be_its_own(tmp_path):
+    path = tmp_path / "shared memory"
+    path.write_bytes(bytes(4096))
+    with path.open("rb+") as file, mmap.mmap(file.fileno(), 4096):
+        assert str(path) in held_files([os.getpid()])
+    assert str(path) not in held_files([os.getpid()])
 
 
 def test_what_runs_on_the_laptop_is_named_too(bed):
