@@ -32,7 +32,8 @@ class Ended:
     """How a request ended.
 
     `error` is empty for a success, else one of: connect refused status in-band truncated no-tokens timeout reset
-    cancelled protocol. `ended_by` is `server`, `harness` (our timeout, a stop), `fault` (a wave) or `error`.
+    cancelled protocol way (the relay that connects in our place is gone). `ended_by` is `server`, `harness` (our
+    timeout, a stop, a lost way), `fault` (a wave) or `error`.
     """
 
     error: str
@@ -101,7 +102,7 @@ class Call:
             try:
                 await self._wire.open(self._tools.remote, self._data)
             except WayLost as error:
-                self.settle("connect", str(error), "harness")
+                self.settle("way", str(error), "harness")
             except ConnectError as error:
                 refused = isinstance(error.__cause__, ConnectionRefusedError)
                 self.settle("refused" if refused else "connect", str(error), "error")

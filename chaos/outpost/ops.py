@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from chaos.outpost import (
     addresses,
+    agents,
     find,
     guards,
     insides,
@@ -56,6 +57,7 @@ OPS: dict[str, Op] = {
     "filler": filler,
     "now": now,
     **addresses.OPS,
+    **agents.OPS,
     **find.OPS,
     **guards.OPS,
     **insides.OPS,
@@ -73,6 +75,7 @@ OPS: dict[str, Op] = {
 }
 STREAMS: dict[str, Stream] = {
     "ticks": ticks,
+    **agents.STREAMS,
     **logs.STREAMS,
     **sockets.STREAMS,
 }

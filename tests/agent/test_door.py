@@ -104,7 +104,7 @@ async def test_a_refusal_there_is_a_refusal_and_a_lost_way_is_our_own(start: Sta
         relay.here.wait(10)
         async with start(url, sessions=1, unix_socket=door) as agent:
             assert 0 == await agent.ended()
-        assert [("connect", "harness")] == [(event["error"], event["ended_by"]) for event in agent.of("end")]
+        assert [("way", "harness")] == [(event["error"], event["ended_by"]) for event in agent.of("end")]
 
 
 async def test_a_stalled_client_leaves_its_tokens_and_stops_the_server(start: Start, tmp_path: Path) -> None:

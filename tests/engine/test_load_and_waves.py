@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import asynccontextmanager
+import sys
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -15,6 +17,7 @@ from servers import HeldServer
 
 from chaos.engine.faults.kit import FaultKit
 from chaos.engine.faults.registry import prepare
+from chaos.engine.hosts import Here, HostLost
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import SATURATE_EVERY_S, SATURATE_STEP, Fleet
 from chaos.engine.ports import SystemClock
@@ -25,8 +28,8 @@ from chaos.model import events as ev
 from chaos.model.faults import Kill, Sham
 from chaos.model.scenario import Arrival, Group, Saturate, Step
 
-if TYPE_CHECKING:
-    from pathlib import Path
+sys.path.append(str(Path(__file__).parent.parent / "outpost"))
+from relays import relayed
 
 
 class NoProbes:
@@ -48,13 +51,38 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_pyz(tmp_path_factory.mktemp("agent") / "agent.pyz")
 
 
+class Elsewhere(Here):
+    """This machine in the place of another, whose clock is a minute behind."""
+
+    remote = True
+    offset_ns = 60_000_000_000
+
+
 @asynccontextmanager
-async def loaded(tmp_path: Path, pyz: Path, server: HeldServer, *groups: Group, readings=(), named=()):
+async def loaded(
+    tmp_path: Path,
+    pyz: Path,
+    server: HeldServer,
+    *groups: Group,
+    readings=(),
+    named=(),
+    way="direct",
+    broke=None,
+    host=None,
+    relays=None,
+):
     events: list[ev.AnyEvent] = []
-    async with asyncio.TaskGroup() as tasks:
+    async with AsyncExitStack() as stack:
+        door = None
+        if way == "tunnel":
+            relay = stack.enter_context(relayed(tmp_path, {"door": ("127.0.0.1", urlsplit(server.url).port)}))
+            if relays is not None:
+                relays.append(relay)
+            door = str(tmp_path / "door")
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
         fleet = Fleet(
             list(groups),
-            Endpoint(base_url=server.url, model="m"),
+            Endpoint(base_url=server.url, model="m", unix_socket=door),
             run_id="test",
             seed=1,
             pyz=pyz,
@@ -63,6 +91,8 @@ async def loaded(tmp_path: Path, pyz: Path, server: HeldServer, *groups: Group, 
             clock=SystemClock(),
             tasks=tasks,
             named=named,
+            load=(host or Elsewhere()) if way == "remote" else None,
+            broke=broke,
         )
         async with make_http() as http:
             kit = FaultKit(
@@ -98,11 +128,12 @@ def kill(how: str, **more) -> Step:
     return Step(id="wave", kill=Kill(group="agents", how=how), at=0.0, **more)
 
 
+@pytest.mark.parametrize("way", ["direct", "tunnel", "remote"])
 @pytest.mark.parametrize("how", ["sigkill", "rst", "fin", "cancel"])
-async def test_a_wave_hits_every_session_and_is_verified_by_the_kernel(tmp_path, pyz, how) -> None:
-    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+async def test_a_wave_hits_every_session_and_is_verified_by_the_kernel(tmp_path, pyz, how, way) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS, way=way) as (kit, events):
         await until(lambda: server.waiting == 12, "all sessions wait")
-        await until(lambda: kit.fleet.census()["waiting"] == kit.fleet.open_requests == 12, "and say so")
+        await until(lambda: (kit.fleet.census() or {}).get("waiting") == kit.fleet.open_requests == 12, "and say so")
         await prepare(kill(how, aim={"waiting": ">= 10", "server_aborts": ">= 1"}), kit).inject()
         (census,), (fired,) = of(events, ev.WaveCensus), of(events, ev.WaveFired)
         assert 12 == census.phases["waiting"]
@@ -110,6 +141,8 @@ async def test_a_wave_hits_every_session_and_is_verified_by_the_kernel(tmp_path,
         assert (12, how) == (fired.sockets, fired.how)
         assert fired.ordered_ns <= fired.first_ns <= fired.last_ns
         assert [("applied", True), ("verified", True)] == [(s.stage, s.ok) for s in of(events, ev.FaultStep)]
+        (verified,) = [step.measured for step in of(events, ev.FaultStep) if step.stage == "verified"]
+        assert ("12", "0") == (verified["connections"], verified["still_established"])
         await until(lambda: server.hung_up == 12, "the server saw every client leave")
         assert (12 if how == "rst" else 0) == server.resets
         ended = of(events, ev.RequestEnded)
@@ -379,6 +412,65 @@ async def test_an_agent_does_not_outlive_its_supervisor(tmp_path, pyz) -> None:
             await until(lambda: server.waiting == 12, "all wait")
             pid = kit.fleet.agent("agents").pid
         assert not psutil.pid_exists(pid)
+
+
+class Lossy(Elsewhere):
+    """Its connection is lost when it is told so."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+
+    async def stream(self, name, /, **args):
+        async with aclosing(super().stream(name, **args)) as inner:
+            told = asyncio.ensure_future(anext(inner))
+            losing = asyncio.ensure_future(self.lost.wait())
+            try:
+                while True:
+                    await asyncio.wait([told, losing], return_when=asyncio.FIRST_COMPLETED)
+                    if losing.done():
+                        raise HostLost("the connection is down")
+                    yield await told
+                    told = asyncio.ensure_future(anext(inner))
+            finally:
+                losing.cancel()
+                told.cancel()
+                await asyncio.wait([told, losing])
+
+
+async def test_requests_of_a_host_that_is_lost_are_ended_by_us_and_their_agent_goes_away(tmp_path, pyz) -> None:
+    host = Lossy()
+    async with (
+        HeldServer().running() as server,
+        loaded(tmp_path, pyz, server, AGENTS, way="remote", host=host) as (kit, events),
+    ):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        pid = kit.fleet.agent("agents").pid
+        host.lost.set()
+        await until(lambda: kit.fleet.agent("agents").over, "nothing is heard of it any more")
+        assert {("way", "harness")} == {(end.error, end.ended_by) for end in of(events, ev.RequestEnded)}
+        assert 12 == len(of(events, ev.RequestEnded))
+        (lost,) = of(events, ev.EvidenceLost)
+        assert "the connection is down" in lost.cause
+        assert 0 == server.hung_up  # it may end what it has
+        server.gate.set()
+        server.finish.set()
+        await until(lambda: not psutil.pid_exists(pid), "the agent ends by itself")
+
+
+async def test_what_breaks_with_our_own_way_is_not_held_against_the_target(tmp_path, pyz) -> None:
+    broken, relays = [], []
+    async with (
+        HeldServer().running() as server,
+        loaded(tmp_path, pyz, server, AGENTS, way="tunnel", broke=lambda *_: bool(broken), relays=relays) as (
+            kit,
+            events,
+        ),
+    ):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        broken.append(1)
+        relays[0].there.kill()
+        await until(lambda: len(of(events, ev.RequestEnded)) == 12, "every request broke")
+        assert {("way", "harness")} == {(end.error, end.ended_by) for end in of(events, ev.RequestEnded)}
 
 
 async def test_a_condition_is_looked_at_only_once_the_group_has_arrived(tmp_path, pyz) -> None:

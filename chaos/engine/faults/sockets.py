@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from chaos.engine.hosts import Host
 
 
-async def connections_of(host: Host, pid: int) -> frozenset[str] | None:
-    """The process's ESTABLISHED connections; None when the kernel does not tell."""
+async def connections_of(host: Host, pid: int, *, unix: bool = False) -> frozenset[str] | None:
+    """The process's ESTABLISHED connections, with `unix` its Unix sockets, too; None when the kernel does not tell."""
     try:
-        return msgspec.convert(await host.call("connections", pid=pid), frozenset[str])
+        return msgspec.convert(await host.call("connections", pid=pid, unix=unix), frozenset[str])
     except (HostLost, HostTrouble):
         return None
 

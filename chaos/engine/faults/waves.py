@@ -20,6 +20,7 @@ from chaos.model import events as ev
 if TYPE_CHECKING:
     from chaos.engine.load import messages as msg
     from chaos.engine.load.agent import Agent
+    from chaos.engine.load.process import Killed
     from chaos.model.faults import Kill
 
 SOCKETS_GONE_S = 5.0
@@ -76,11 +77,14 @@ class Wave(ClientFault):
     """Ends sessions of a group: the whole client process, or chosen connections from inside it, at once or in time."""
 
     _held: frozenset[str] | None = None
+    _killed: Killed | None = None
 
     async def apply(self) -> Measured:
         """Fire; the census and the shot are journaled."""
         agent = self.kit.fleet.agent(self.group)
-        self._held = await connections_of(self.kit.hosts.load, agent.pid)
+        self._held = await connections_of(agent.host, agent.pid, unix=bool(agent.config.unix_socket))
+        if self._held is not None:
+            self._held -= agent.own_sockets
         shot = await (self._sigkill(agent) if self.kill.how == "sigkill" else self._from_inside(agent))
         self.kit.emit(shot)
         return Measured(
@@ -91,35 +95,42 @@ class Wave(ClientFault):
 
     async def verify(self) -> Measured:
         """Measure that the connections that the process held are gone: all of them, or as many as were ordered."""
-        held, clock, load = self._held, self.kit.clock, self.kit.hosts.load
-        wanted_left = 0
-        if held is not None and isinstance(self.kill.sessions, int) and self.kill.how != "sigkill":
-            wanted_left = max(len(held) - self.kill.sessions, 0)
-        deadline = clock.now_ns() + int(SOCKETS_GONE_S * 1e9)
-        left = await still_established(load, held) if held else None
-        while left is not None and left > wanted_left and clock.now_ns() < deadline:
-            await clock.sleep(0.02)
-            left = await still_established(load, held or frozenset())
+        agent = self.kit.fleet.agent(self.group)
+        held, left, wanted_left = await self._counted(agent)
         facts = {
-            "connections": "unknown" if held is None else str(len(held)),
+            "connections": "unknown" if held is None else str(held),
             "still_established": "unknown" if left is None else str(left),
         }
         ok = left is not None and left <= wanted_left
         if self.kill.how == "sigkill":
-            status = self.kit.fleet.agent(self.group).returncode
-            facts["exit_status"] = str(status)
-            ok = ok and status == -signal.SIGKILL
+            facts["exit_status"] = str(agent.returncode)
+            ok = ok and agent.returncode == -signal.SIGKILL
         return Measured(ok, facts)
+
+    async def _counted(self, agent: Agent) -> tuple[int | None, int | None, int]:
+        """The connections that the process held, what is left of them, and how many should be."""
+        killed, held, clock = self._killed, self._held, self.kit.clock
+        if killed is not None and killed.connections is not None:
+            return killed.connections, killed.left, 0  # in one go with the killing, on its host
+        wanted_left = 0
+        if held is not None and isinstance(self.kill.sessions, int) and self.kill.how != "sigkill":
+            wanted_left = max(len(held) - self.kill.sessions, 0)
+        deadline = clock.now_ns() + int(SOCKETS_GONE_S * 1e9)
+        left = await still_established(agent.host, held) if held else None
+        while left is not None and left > wanted_left and clock.now_ns() < deadline:
+            await clock.sleep(0.02)
+            left = await still_established(agent.host, held or frozenset())
+        return None if held is None else len(held), left, wanted_left
 
     # ------------------------------------------------------------------------------------ the shots
 
     async def _sigkill(self, agent: Agent) -> ev.WaveFired:
         clock = self.kit.clock
-        counted = agent.census()
-        ordered = clock.now_ns()
-        agent.sigkill()
-        first = clock.now_ns()
-        tell_census(self.step, self.kit, counted, ordered)
+        killed = await agent.sigkill()
+        if killed is None:
+            raise NotApplied("the client process had ended, or its host cannot be reached")
+        self._killed, counted = killed, killed.phases
+        tell_census(self.step, self.kit, counted, killed.ordered_ns)
         try:
             async with asyncio.timeout(SOCKETS_GONE_S):
                 await agent.ended()
@@ -130,9 +141,9 @@ class Wave(ClientFault):
             t_ns=clock.now_ns(),
             wave=self.step.id,
             how="sigkill",
-            ordered_ns=ordered,
-            first_ns=first,
-            last_ns=clock.now_ns(),
+            ordered_ns=killed.ordered_ns,
+            first_ns=killed.killed_ns,
+            last_ns=killed.gone_ns or clock.now_ns(),
             sessions=sum(counted.values()) - counted["done"] if counted else 0,
             sockets=sum(counted[phase] for phase in OPEN_PHASES) if counted else 0,
         )

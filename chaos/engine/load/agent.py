@@ -1,91 +1,86 @@
-"""One agent process: started, spoken to, listened to, and never left behind.
+"""One agent: started, spoken to, listened to, and every request of its accounted for.
 
-The agent runs in a session of its own, so a Ctrl-C in the terminal reaches only us, and it reads our stdin pipe: when
-we die, even by SIGKILL, it drains and ends by itself.
+Its process may be on another host (`process.py`); whatever it stamps is told on our own clock.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
-import sys
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from chaos.engine.load import messages as msg
-from chaos.engine.load.census import census
 from chaos.model import events as ev
 from chaos.model.errors import HarnessError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from chaos.engine.hosts import Host
     from chaos.engine.load.config import AgentConfig
+    from chaos.engine.load.process import AgentProcess, Killed
     from chaos.engine.owners import Owners
     from chaos.engine.ports import Clock, Emit
 
 HELLO_S = 20.0
 """A Python that has not said hello by then will not (these machines starve for seconds now and then)."""
 WAVE_REPLY_S = 10.0
-LINE_LIMIT = 1 << 20
+WAY = "our own way to the router's host broke"
+NOTICED_NS = 500_000_000
+"""A request that broke with the way may be told of before the way is known to be broken."""
 
 
 class Agent:
     """The client process of one group."""
 
     def __init__(
-        self, config: AgentConfig, *, pyz: Path, log: Path, emit: Emit, clock: Clock, owners: Owners | None = None
+        self,
+        config: AgentConfig,
+        process: AgentProcess,
+        *,
+        log: Path,
+        emit: Emit,
+        clock: Clock,
+        owners: Owners | None = None,
+        broke: Callable[[int, int], bool] | None = None,
     ) -> None:
+        """`broke` tells whether the way that its requests take broke between two moments."""
         self.config = config
         self._owners = owners
+        self._broke = broke
         self.group = config.group
         self.beat: msg.Beat | None = None
         self.waves_done: dict[str, msg.Wave] = {}
+        self.own_sockets: frozenset[str] = frozenset()
+        """Inodes of those of its sockets that go to no server."""
         self._src = f"agent:{config.group}"
-        self._pyz = pyz
         self._log = log
         self._emit = emit
         self._clock = clock
         self._open: dict[str, msg.Start] = {}
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = process
         self._hello = asyncio.Event()
         self._wave_seen = asyncio.Event()
         self._held: asyncio.Queue[msg.Held] = asyncio.Queue()
         self._ended = asyncio.Event()
-        self._waiting_orders: list[bytes] = []
         self._expected_end = ""  # why its end is no accident: "fault" or "asked"
 
     # ------------------------------------------------------------------------------------------ life
 
     async def run(self) -> None:
         """Start the process and pass on what it says until it ends; cancel-safe: the process never outlives this."""
-        log = self._log.open("ab")
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                str(self._pyz),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                limit=LINE_LIMIT,
-                env={**os.environ, "PDCHAOS_RUN": self.config.run},
-            )
-        except OSError as error:
-            raise HarnessError(f"the load agent of group {self.group} cannot be started: {error.strerror}") from None
+            async with aclosing(self._process.lines(msgspec.to_builtins(self.config))) as lines:
+                async for line in lines:
+                    try:
+                        message = msg.decode(line)
+                    except (msgspec.DecodeError, RecursionError):
+                        continue  # cut by SIGKILL in the middle of a line
+                    self._on_message(msg.shifted(message, self._process.offset_ns))
         finally:
-            log.close()
-        try:
-            await self._send(msgspec.json.encode(self.config))
-            for order in self._waiting_orders:
-                await self._send(order)
-            await self._listen()
-            await self._process.wait()
-        finally:
-            await self._reap()
             self._close_books()
             self._ended.set()
 
@@ -99,7 +94,8 @@ class Agent:
                 waiter.cancel()
         if not self._hello.is_set():
             raise HarnessError(
-                f"the load agent of group {self.group} did not start: {self._log_tail()}", hint=f"see {self._log}"
+                f"the load agent of group {self.group} did not start: {self._process.lost or self._log_tail()}",
+                hint=f"see {self._log}",
             )
 
     async def ended(self) -> None:
@@ -109,7 +105,7 @@ class Agent:
     @property
     def alive(self) -> bool:
         """True while the process runs."""
-        return self._process is not None and not self._ended.is_set()
+        return bool(self._process.pid) and not self._ended.is_set()
 
     @property
     def over(self) -> bool:
@@ -118,21 +114,27 @@ class Agent:
 
     @property
     def pid(self) -> int:
-        """Its process id; 0 before it started."""
-        return self._process.pid if self._process else 0
+        """Its process id, on its host; 0 before it started."""
+        return self._process.pid
+
+    @property
+    def host(self) -> Host:
+        """Where it runs."""
+        return self._process.host
 
     @property
     def open_requests(self) -> int:
         """Requests sent and not yet ended."""
         return len(self._open)
 
+    @property
+    def open_ports(self) -> list[int]:
+        """The local ports, at whoever connects for it, of requests that are open."""
+        return [start.local_port for start in self._open.values() if start.local_port]
+
     def census(self) -> dict[str, int] | None:
         """Sessions by phase right now; None when unknown."""
-        return census(self._phase_file)
-
-    @property
-    def _phase_file(self) -> Path:
-        return type(self._log)(self.config.phase_file)
+        return self._process.census()
 
     # ------------------------------------------------------------------------------------------ orders
 
@@ -173,17 +175,15 @@ class Agent:
         """Whether the request that a server knows by this id has not ended."""
         return rid.removeprefix(f"{self.config.run}-") in self._open
 
-    def sigkill(self) -> None:
-        """Kill the process: the kernel closes its sockets. The caller has taken the census."""
-        self._expected_end = "fault"
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended, and has not been waited for yet
-                os.kill(self._process.pid, signal.SIGKILL)
+    async def sigkill(self) -> Killed | None:
+        """Kill the process: the kernel closes its sockets. None when it was gone already."""
+        self._expected_end = self._expected_end if self.over else "fault"
+        return await self._process.kill()
 
     @property
     def returncode(self) -> int | None:
-        """Exit status once reaped (negative: the signal)."""
-        return self._process.returncode if self._process else None
+        """Exit status once it has ended (negative: the signal)."""
+        return self._process.returncode
 
     # ------------------------------------------------------------------------------------------ inside
 
@@ -195,30 +195,12 @@ class Agent:
             return await self._held.get()
 
     async def _command(self, command: dict[str, str | int | float]) -> None:
-        await self._send(msgspec.json.encode(command))
-
-    async def _send(self, line: bytes) -> None:
-        if self._process is None or self._process.stdin is None:
-            self._waiting_orders.append(line)  # it is being started: obey right after its first line
-            return
-        # A process that just died shows up as its end, not as a broken pipe here.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._process.stdin.write(line + b"\n")
-            await self._process.stdin.drain()
-
-    async def _listen(self) -> None:
-        assert self._process is not None  # noqa: S101
-        assert self._process.stdout is not None  # noqa: S101
-        while line := await self._process.stdout.readline():
-            try:
-                message = msg.decode(line)
-            except (msgspec.DecodeError, RecursionError):
-                continue  # cut by SIGKILL in the middle of a line
-            self._on_message(message)
+        await self._process.say(msgspec.json.encode(command))
 
     def _on_message(self, message: msg.Message) -> None:
         match message:
             case msg.Hello():
+                self.own_sockets = frozenset(message.sockets)
                 self._hello.set()
             case msg.Start():
                 self._open[message.req] = message
@@ -272,6 +254,7 @@ class Agent:
                 pass
 
     def _ended_event(self, end: msg.End) -> ev.RequestEnded:
+        ours = end.error and end.ended_by in ("error", "server") and self._broke_under(end)
         return ev.RequestEnded(
             t_ns=self._clock.now_ns(),
             src=self._src,
@@ -286,9 +269,9 @@ class Agent:
             gaps=end.gaps,
             status=end.status,
             finish=end.finish,
-            error=end.error,
-            detail=end.detail,
-            ended_by=end.ended_by,
+            error="way" if ours else end.error,
+            detail=WAY if ours else end.detail,
+            ended_by="harness" if ours else end.ended_by,
             group=self.group,
             session=end.session,
             round=end.round,
@@ -301,7 +284,8 @@ class Agent:
     def _close_books(self) -> None:
         """Account for requests that the process took with it: by our fault, or by an accident that is ours, too."""
         now = self._clock.now_ns()
-        by: ev.EndedBy = "fault" if self._expected_end == "fault" else "harness"
+        lost = self._process.lost
+        by: ev.EndedBy = "fault" if self._expected_end == "fault" and not lost else "harness"
         for start in self._open.values():
             self._emit(
                 ev.RequestEnded(
@@ -312,8 +296,8 @@ class Agent:
                     path=start.path,
                     sent_ns=start.sent,
                     last_ns=now,
-                    error="cancelled",
-                    detail="the client process ended",
+                    error="way" if lost else "cancelled",
+                    detail="the connection to its client was lost" if lost else "the client process ended",
                     ended_by=by,
                     group=self.group,
                     session=start.session,
@@ -321,19 +305,18 @@ class Agent:
                 )
             )
         self._open.clear()
-        if self._process is not None and not self._expected_end and self._process.returncode != 0:
+        if lost:
+            self._lost(f"the connection to the agent's host was lost: {lost}")
+        elif not self._expected_end and self._process.returncode:
             self._lost(f"the agent ended with {self._process.returncode}: {self._log_tail()}")
+
+    def _broke_under(self, end: msg.End) -> bool:
+        sent_ns = end.t if end.sent is None else end.sent
+        return self._broke is not None and self._broke(sent_ns, end.t + NOTICED_NS)
 
     def _lost(self, cause: str) -> None:
         now = self._clock.now_ns()
         self._emit(ev.EvidenceLost(t_ns=now, probe=self._src, from_ns=now, to_ns=now, cause=cause))
-
-    async def _reap(self) -> None:
-        """Only on the way out: a process that still runs then has no harness any more."""
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
 
     def _log_tail(self) -> str:
         try:

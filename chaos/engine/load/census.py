@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _HEADER = struct.Struct("<4sII")
@@ -32,6 +33,11 @@ def census(path: Path) -> dict[str, int] | None:
         return None
     counts = Counter(data[HEADER_BYTES : HEADER_BYTES + slots])
     return {name: counts.get(code, 0) for code, name in enumerate(PHASES) if code}
+
+
+def of_phases(counts: Mapping[str, int]) -> dict[str, int]:
+    """The census in counts by a phase's number, as an outpost tells them."""
+    return {name: counts.get(str(code), 0) for code, name in enumerate(PHASES) if code}
 
 
 def add(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:

@@ -12,7 +12,6 @@ from chaos.model.target import Tls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from chaos.model.scenario import Group
     from chaos.model.target import Target
@@ -34,6 +33,7 @@ class Endpoint:
 
     base_url: str
     model: str
+    unix_socket: str | None = None  # of a relay, through which local agents reach it
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     tls: Tls = field(default_factory=Tls)
@@ -72,13 +72,13 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     ramp_s: float
     rate_per_s: float | None
     think_s: float
-    phase_file: str
     phase_slots: int
     ignore_eos: bool
     temperature: float
     owner: str | None
     rid: bool
     path: str = "routed"
+    unix_socket: str | None = None
     orphan_drain_s: float = ORPHAN_DRAIN_S
 
 
@@ -88,7 +88,6 @@ def agent_config(
     endpoint: Endpoint,
     run_id: str,
     seed: int,
-    phase_file: Path,
     first: int,
     owner: str | None = None,
     rid: bool = False,
@@ -119,10 +118,10 @@ def agent_config(
         ramp_s=group.arrival.ramp,
         rate_per_s=group.arrival.rate,
         think_s=group.think_time,
-        phase_file=str(phase_file),
         phase_slots=slots,
         ignore_eos=group.ignore_eos,
         temperature=group.temperature,
         owner=owner,
         rid=rid,
+        unix_socket=endpoint.unix_socket,
     )

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from chaos.engine.load.agent import Agent
 from chaos.engine.load.census import PHASES, add
 from chaos.engine.load.config import agent_config
+from chaos.engine.load.process import ProcessHere, ProcessThere
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
+    from chaos.engine.hosts import Host
     from chaos.engine.load.config import Endpoint
+    from chaos.engine.load.process import AgentProcess
     from chaos.engine.owners import Owners
     from chaos.engine.ports import Clock, Emit
     from chaos.model.scenario import Group
@@ -45,7 +48,10 @@ class Fleet:
         tasks: asyncio.TaskGroup,
         owners: Owners | None = None,
         named: Collection[str] = (),
+        load: Host | None = None,
+        broke: Callable[[int, int], bool] | None = None,
     ) -> None:
+        """Agents run on this machine, or on the host of the load; `broke` as `Agent` takes it."""
         self._groups = {group.name: group for group in groups}
         self._owners = owners
         self._named = frozenset(named)  # groups whose requests carry their id in the body
@@ -57,6 +63,8 @@ class Fleet:
         self._emit = emit
         self._clock = clock
         self._tasks = tasks
+        self._load = load
+        self._broke = broke
         self._agents: dict[str, Agent] = {}
         self._next_session: dict[str, int] = {}
         self._begun_ns: dict[str, int] = {}
@@ -165,7 +173,7 @@ class Fleet:
                     await agent.ended()
         except TimeoutError:
             for agent in alive:
-                agent.sigkill()
+                await agent.sigkill()
             for agent in alive:
                 await agent.ended()
 
@@ -190,22 +198,30 @@ class Fleet:
             run_id=self.run_id,
             seed=self._seed,
             endpoint=self._endpoint,
-            phase_file=self._folder / f"agent-{life}.phases",
             first=first,
             owner=self._owners.of_group(group.name) if self._owners else None,
             rid=group.name in self._named,
         )
+        log = self._folder / f"agent-{life}.log"
         agent = Agent(
             config,
-            pyz=self._pyz,
-            log=self._folder / f"agent-{life}.log",
+            self._process(life, log),
+            log=log,
             emit=self._emit,
             clock=self._clock,
             owners=self._owners,
+            broke=self._broke,
         )
         self._agents[group.name] = agent
         self._tasks.create_task(agent.run())
         return agent
+
+    def _process(self, life: str, log: Path) -> AgentProcess:
+        """Where the load runs, by the target's `via`."""
+        if self._load is not None and self._load.remote:
+            return ProcessThere(self._load, key=f"{self.run_id}-{life}", run=self.run_id, log=log)
+        phases = self._folder / f"agent-{life}.phases"
+        return ProcessHere(pyz=self._pyz, log=log, phase_file=phases, run=self.run_id)
 
     async def _saturate(self, agent: Agent) -> None:
         saturate = self._groups[agent.group].saturate

@@ -19,6 +19,7 @@ class Hello(_Message, tag="hello", frozen=True, kw_only=True):
     parser: str = ""
     json: str = ""
     loop: str = ""
+    sockets: list[str] = []  # inodes of those that go to no server
 
 
 class Start(_Message, tag="start", frozen=True, kw_only=True):
@@ -117,3 +118,13 @@ class Bye(_Message, tag="bye", frozen=True, kw_only=True):
 Message = Hello | Start | End | Wave | Held | Beat | Declined | Bye
 
 decode = msgspec.json.Decoder(Message).decode
+
+_STAMPS = ("t", "intended", "sent", "first", "last", "ordered")
+
+
+def shifted(message: Message, by_ns: int) -> Message:
+    """The same with all its stamps on another clock."""
+    if not by_ns:
+        return message
+    stamps = {name: getattr(message, name, None) for name in _STAMPS}
+    return msgspec.structs.replace(message, **{n: at + by_ns for n, at in stamps.items() if at is not None})
