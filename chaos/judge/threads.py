@@ -1,8 +1,10 @@
 """Which threads that a node cannot serve without were there before the load and are not any more.
 
 An engine's process may go on, answer its health checks and serve nothing, because a thread of it has ended and nobody
-watches that thread. Names are compared between two looks of the interpreter's own account; a node that was not looked
-into twice is unknown. Where a process is dead or another one, its death is what there is to tell.
+watches that thread. Names are compared between two looks of the interpreter's own account. Where nobody could ever
+look, nothing is known, and canaries that pass must do: most machines have no py-spy. But where somebody did look before
+the load and nobody after it, what could have told is lost, and that is doubt: a thread may be gone that only the next
+fault needs. Where a process is dead or another one, its death is what there is to tell.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class Threads:
 
     gone: tuple[ThreadGone, ...]
     alive: tuple[str, ...]  # `node: thread` of those that are still there
-    unknown: tuple[str, ...]  # nodes that were not looked into twice
+    unread: tuple[str, ...]  # nodes that nobody looked into before the load
+    lost: tuple[str, ...]  # nodes that were looked into before the load, and not after it
     seqs: tuple[int, ...]
 
 
@@ -51,12 +54,13 @@ def threads(facts: Facts) -> Threads:
     """Compare the last look before the load with the last one after it."""
     uses = facts.deployment.threads if facts.deployment else ()
     if not uses:
-        return Threads((), (), (), ())
+        return Threads((), (), (), (), ())
     loaded_ns = load_start(facts)
     dead = {one.node for one in dead_processes(facts)}
     gone: list[ThreadGone] = []
     alive: list[str] = []
-    unknown: list[str] = []
+    unread: list[str] = []
+    lost: list[str] = []
     seqs: list[int] = []
     for node in facts.nodes:
         wanted = [use for use in uses if node.role in use.roles]
@@ -66,7 +70,7 @@ def threads(facts: Facts) -> Threads:
         before = [look for look in looks if loaded_ns is not None and look.t_ns <= loaded_ns]
         after = [look for look in looks if loaded_ns is not None and look.t_ns > loaded_ns]
         if not before or not after:
-            unknown.append(node.id)
+            (lost if _is_lost(facts, before) else unread).append(node.id)
             continue
         if not _same(before[-1], after[-1]):
             continue
@@ -76,7 +80,12 @@ def threads(facts: Facts) -> Threads:
             gone += [_gone(node.id, name, use, before[-1], after) for name in missing]
             if not missing:
                 alive += [f"{node.id}: {name}" for name in dict.fromkeys(_named(after[-1], use))]
-    return Threads(tuple(gone), tuple(alive), tuple(unknown), tuple(seqs))
+    return Threads(tuple(gone), tuple(alive), tuple(unread), tuple(lost), tuple(seqs))
+
+
+def _is_lost(facts: Facts, before: Sequence[ev.ProcessSeen]) -> bool:
+    """Whether a node could be looked into; people who collect evidence look once, and that is no loss."""
+    return bool(before) and not facts.imported
 
 
 def _same(one: ev.ProcessSeen, other: ev.ProcessSeen) -> bool:

@@ -154,7 +154,9 @@ def _not_examined(case: Case) -> tuple[str, ...]:
         if blind:
             told.append(f"{node.id}: {', '.join(blind)} could not be looked at")
     told += unread_ranks(facts)
-    told += [f"{node}: its threads were not looked at before the load and after it" for node in threads(facts).unknown]
+    inside = threads(facts)
+    told += [f"{node}: its threads were not looked at before the load" for node in inside.unread]
+    told += [f"{node}: its threads were not looked at after the load" for node in inside.lost]
     told += unseen_inside(facts)
     told += [f"{run.node}: {run.why}, so nothing is expected of it" for run in case.workers if run.part is Part.APART]
     told += unexamined_content(facts)

@@ -313,7 +313,9 @@ OFF: tuple[Off, ...] = (
     Off("stuck._read_anew", False, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[sent before the wave]"),
     Off("stuck._read_anew", True, "test_teardown::test_a_queue_that_may_keep_only_what_we_hung_up_on_is_doubt[nobody asked since]"),
     # threads
-    Off("threads.threads", Threads((), (), (), ()), "test_threads::test_a_thread_that_is_gone_is_damage_although_every_canary_passes"),
+    Off("threads.threads", Threads((), (), (), (), ()), "test_threads::test_a_thread_that_is_gone_is_damage_although_every_canary_passes"),
+    Off("threads._is_lost", False, "test_threads::test_names_that_were_read_before_the_load_only_are_lost_and_without_those_nothing_is_told[before]"),
+    Off("threads._is_lost", True, "test_threads::test_names_that_were_read_before_the_load_only_are_lost_and_without_those_nothing_is_told[after]"),
     Off("threads._same", False, "test_threads::test_a_thread_that_is_still_there_is_no_damage"),
     Off("threads._same", True, "test_threads::test_a_process_that_we_replaced_has_other_threads_and_lost_none"),
     Off("threads._named", [], "test_threads::test_what_was_saved_is_listed_with_what_it_shows_and_what_it_lacks"),

@@ -49,14 +49,23 @@ def test_a_thread_that_is_still_there_is_no_damage() -> None:
     assert (Outcome.HEALTHY, Answer.YES) == (verdict.outcome, asked(verdict).answer)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_names_that_were_read_only_once_tell_nothing_and_forbid_nothing(when: str) -> None:
+@pytest.mark.parametrize(
+    ("when", "outcome", "answer"),
+    [
+        ("before", Outcome.INCONCLUSIVE, Answer.UNKNOWN),  # it worked, and what it would have shown is lost
+        ("after", Outcome.HEALTHY, Answer.NOT_APPLICABLE),
+    ],
+)
+def test_names_that_were_read_before_the_load_only_are_lost_and_without_those_nothing_is_told(
+    when: str, outcome: Outcome, answer: Answer
+) -> None:
     told = play(threads=INSIDE)
     told = (told.look_inside() if when == "before" else told).load().wave().recovered()
     told = replace(told, threads=WITHOUT)
     verdict = judge((told.look_inside() if when == "after" else told).finish())
-    assert (Outcome.HEALTHY, Answer.UNKNOWN) == (verdict.outcome, asked(verdict).answer)
+    assert (outcome, answer) == (verdict.outcome, asked(verdict).answer)
     assert "prefill-0" in asked(verdict).evidence[0].text
+    assert any(thing.startswith("prefill-0: its threads were not looked at") for thing in verdict.not_examined)
 
 
 def test_without_threads_that_matter_the_question_does_not_arise() -> None:

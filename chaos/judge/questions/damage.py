@@ -179,11 +179,12 @@ def _threads_alive(case: Case) -> Answered:
         return no(*told, outcome=Outcome.INCONCLUSIVE)
     if seen.gone:
         return no(*(fact(one.text, one.seqs) for one in seen.gone), outcome=Outcome.DAMAGED)
-    if seen.unknown:
-        return unknown(fact(f"nobody could read the threads of {listed(seen.unknown)} before the load and after it"))
+    if seen.lost:
+        return unknown(fact(f"the threads of {listed(seen.lost)} were read before the load, and never after it"))
+    unread = [fact(f"nobody could read the threads of {listed(seen.unread)}")] if seen.unread else []
     if seen.alive:
-        return yes(fact(f"still there: {listed(seen.alive)}", seen.seqs))
-    return not_applicable(fact("no thread is known that a node cannot serve without"))
+        return yes(fact(f"still there: {listed(seen.alive)}", seen.seqs), *unread)
+    return not_applicable(*(unread or [fact("no thread is known that a node cannot serve without")]))
 
 
 def _degraded(_case: Case) -> Answered:
@@ -195,8 +196,6 @@ DAMAGE = (
     Question("processes-known", "Were the processes looked at to the end?", _processes_known),
     Question("leaking", "Does a queue keep at rest what it did not hold before the load?", _leaking),
     Question("damaged", "Is there fatal evidence, whether or not fresh requests pass?", _damaged),
-    Question(
-        "threads-alive", "Does every thread still run that a node cannot serve without?", _threads_alive, required=False
-    ),
+    Question("threads-alive", "Does every thread still run that a node cannot serve without?", _threads_alive),
     Question("degraded", "Is the target slower than a control arm at the same load?", _degraded, required=False),
 )
