@@ -81,7 +81,7 @@ class Follower:
     def turn(self) -> Iterator[Json]:
         """Look once at every source; what they bring, and a sign of life."""
         self.more = told = False
-        count, left = len(self._sources), LOOK_BYTES
+        count, left = len(self._sources), min(LOOK_BYTES, self._budget.left())
         self._turn += 1
         for n in range(count):
             number = (n + self._turn) % count  # whoever floods does not always come first

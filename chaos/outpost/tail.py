@@ -143,9 +143,6 @@ class LogTail:
             self._file = path.open("rb", buffering=0)
             now = os.fstat(self._file.fileno())
             identity = (now.st_dev, now.st_ino)
-            if identity != self.identity and self._stays:
-                self.close()
-                return MISSING
             if identity != self.identity:
                 if self.identity is not None and not self._detour:
                     self._gap = GONE
@@ -218,7 +215,7 @@ class LogTail:
         return os.pread(file.fileno(), len(self._mark), self._lines.offset - len(self._mark)) != self._mark
 
     def _skip(self, file: BinaryIO, to: int, news: News) -> None:
-        lost = to - self._lines.begun
+        lost = to - self._lines.offset
         news.gap += f"grew faster than it could be read: {lost} bytes were skipped"
         news.ranges.append(self.report("skipped ahead", lost))
         self._lines.skip(to)

@@ -241,24 +241,33 @@ def test_a_last_line_without_an_end_is_read_and_nothing_of_the_end_is_missed(lis
     assert ["thread-1 died", "thread-2 died"] == listener.lines
 
 
+def test_what_is_still_on_its_way_at_the_end_is_waited_for(listen: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(printed, "QUIET_S", 2.0)
+    monkeypatch.setattr(printed, "FINISH_S", 4.0)
+    listener = listen("command", "sleep 0.2; echo thread-1 died; sleep 100")
+    listener.heard += listener.follower.turn()
+    listener.finish()
+    assert ["thread-1 died"] == listener.lines
+
+
 def test_whoever_prints_faster_than_may_be_read_waits_and_then_loses_bytes_that_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(printed, "LATE_S", 0.05)
     source = {"node": "n", "kind": "command", "what": "yes 'a line of a log that nobody needs'", "cursors": {}}
     follower = follow.Follower([source], KNOWN, Budget(bytes_per_s=1 << 20))
-    lost: list[int] = []
-    read = 0
+    spans: list[list[Any]] = []
     deadline = time.monotonic() + SOON_S
-    while not lost and time.monotonic() < deadline:
+    while sum(bool(span[3]) for span in spans) < 2 and time.monotonic() < deadline:
         for message in follower.turn():
-            for start, end, _, missed, *_ in message.get("ranges", ()):
-                read += end - start
-                lost += [missed] if missed else []
+            spans += message.get("ranges", ())
     follower.close()
-    assert lost
-    assert lost[0] > 0
-    assert read < 1 << 26
+    assert 2 == sum(bool(span[3]) for span in spans)
+    at = 0
+    for start, end, _, lost, *_ in spans:  # every byte is either read or lost
+        assert at == start
+        at = end + lost
+    assert sum(span[1] - span[0] for span in spans) < 1 << 26
 
 
 def gone(group: int) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import resource
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -14,8 +17,9 @@ from hypothesis import strategies as st
 from probe_helpers import Recorder, VirtualClock, settle, until
 from test_probe_scan import SIGNATURES
 
-from chaos.engine.hosts import Here
+from chaos.engine.hosts import Here, HostLost
 from chaos.engine.ports import SystemClock
+from chaos.engine.probes import logs
 from chaos.engine.probes.follow import LogSource, asked, known_lines
 from chaos.engine.probes.logs import LogProbe
 from chaos.model.events import EvidenceLost, LogCovered, LogHit
@@ -48,8 +52,11 @@ class Stepped(Here):
         self.followers: list[follow.Follower] = []
         self._go, self._heard = asyncio.Event(), asyncio.Event()
         self._finish = False
+        self.down = ""
 
     async def call(self, op: str, /, *, timeout_s: float = 10.0, **args: object) -> object:
+        if self.down:
+            raise HostLost(self.down)
         if op != "log.finish":
             return await super().call(op, timeout_s=timeout_s, **args)
         self._finish = True
@@ -57,6 +64,8 @@ class Stepped(Here):
         return None
 
     async def stream(self, name: str, /, **args: object) -> AsyncGenerator[object, None]:
+        if self.down:
+            raise HostLost(self.down)
         follower = follow.Follower(args["sources"], args["known"], Budget())
         self.followers.append(follower)
         try:
@@ -64,12 +73,21 @@ class Stepped(Here):
                 self._heard.set()
                 await self._go.wait()
                 self._go.clear()
+                if self.down:
+                    raise HostLost(self.down)
                 for message in follower.turn():
                     yield json.loads(json.dumps(message))
             for message in follower.finish(lambda: False):
                 yield json.loads(json.dumps(message))
         finally:
             follower.close()
+
+    async def cut(self) -> None:
+        """Be lost from now on."""
+        self.down = "the connection is down"
+        self._heard.clear()
+        self._go.set()
+        await settle()
 
     async def turn(self) -> bool:
         """Look once; whether there is more."""
@@ -421,6 +439,74 @@ async def test_a_look_that_is_cancelled_loses_no_line(log: Watched) -> None:
     await probe.finish()
     assert 301 == sum(hit.count for hit in log.emit.of(LogHit))
     assert [] == log.lost
+
+
+async def test_a_host_that_is_lost_for_a_while_loses_no_line_of_a_file(log: Watched) -> None:
+    log.write(b"thread-1 died\nthread-2 di")
+    await log.look()
+    await log.host.cut()
+    log.write(b"ed\nthread-3 died\n")
+    await log.clock.advance(5)  # attempts that fail
+    log.host.down = ""
+    await log.clock.advance(logs.AGAIN_S)
+    await log.look()
+    await log.probe.finish()
+    assert [("thread-1 died", 23), ("thread-2 died", 37), ("thread-3 died", 51)] == log.hits
+    assert [(23, 48, 0, ""), (37, 65, 0, "")] == log.ranges  # a line that had begun is read again
+    assert [] == log.lost
+
+
+async def test_a_host_that_does_not_come_back_is_evidence_lost_and_holds_nobody_up(
+    log: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "FINISH_S", 0.05)
+    log.write(b"thread-1 died\n")
+    await log.look()
+    seen_ns = log.clock.now_ns()
+    await log.host.cut()
+    await log.clock.advance(5)
+    log.probe.checkpoint()
+    await log.probe.finish()
+    (lost,) = log.emit.of(EvidenceLost)
+    assert ("prefill-0", seen_ns, log.clock.now_ns()) == (lost.node, lost.from_ns, lost.to_ns)
+    assert "nobody could read its log" in lost.cause
+    assert [(23, 37, 0, "")] == log.ranges  # what was read was read, and of the time since nothing is said
+    assert seen_ns == log.emit.of(LogCovered)[-1].t_ns
+    assert [("thread-1 died", 23)] == log.hits
+
+
+FLOOD = """
+import sys
+block = b"[2026-06-27 10:16:12 TP0] Decode batch, #running-req: 48, #token: 11234, token usage: 0.34, rest\\n" * 10_000
+with open(sys.argv[1], "ab", buffering=0) as log:
+    for _ in range(int(sys.argv[2])):
+        log.write(block)
+"""
+"""Writes blocks of a megabyte as fast as the machine takes them, far more than 50 MB/s."""
+
+
+async def test_a_log_that_grows_as_fast_as_the_machine_can_write_holds_up_nothing(log: Watched) -> None:
+    """Every byte is read or counted as lost, and the end is where the file ended when it was asked for."""
+    probe = LogProbe([source(LogFrom(file=str(log.path)), Here())], emit=log.emit, clock=SystemClock(), poll_s=0.01)
+    running = asyncio.create_task(probe.run())
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    writer = await asyncio.create_subprocess_exec(sys.executable, "-c", FLOOD, str(log.path), "1500")
+    try:
+        await until(lambda: log.path.stat().st_size > 300 << 20, within_s=60)
+        asked_at = log.path.stat().st_size
+        await probe.finish()
+        ended_at = log.path.stat().st_size
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            writer.kill()
+        await writer.wait()
+    await running
+    (last, *_) = sorted((end for _, end, _, _ in log.ranges), reverse=True)
+    assert asked_at <= last <= ended_at
+    assert last - 23 == sum(end - start + lost for start, end, lost, _ in log.ranges)
+    assert sum(lost for _, _, lost, _ in log.ranges) > 0
+    assert any("were skipped" in cause for cause in log.lost)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 64 << 10
 
 
 @settings(max_examples=50, deadline=None)

@@ -99,10 +99,7 @@ class LogProbe:
         """Emit what was read since the last checkpoint: a range per readable text, empty ones too."""
         self._covered_ns = self._clock.now_ns()
         for feed in self._feeds:
-            for (source, number), text in feed.texts.items():
-                if text.read is not None and not text.blind and not feed.lost:
-                    self._emit_covered(feed.sources[source], number, text.read)
-                    text.read = Range(text.read.end, text.read.end, 0, 0, text.read.note, ends=False)
+            self._tell_covered(feed)
 
     async def finish(self) -> None:
         """Read every log to where it ends now, and report the rest: counts, coverage, logs never readable."""
@@ -152,6 +149,7 @@ class LogProbe:
             if feed.finishing:
                 feed.done.set()
         except (HostLost, HostTrouble) as why:
+            self._tell_covered(feed)
             feed.lost = str(why)
         finally:
             feed.name = ""
@@ -204,10 +202,17 @@ class LogProbe:
             self._lost(source, text.blind_since_ns, f": {text.blind}")
         text.blind, text.whole = news.blind, news.whole
 
+    def _tell_covered(self, feed: _Feed) -> None:
+        """A range per text that can be read; of a host that is lost nothing is known since then."""
+        for (source, number), text in feed.texts.items():
+            if text.read is not None and not text.blind and not feed.lost:
+                self._emit_covered(feed.sources[source], number, text.read)
+                text.read = Range(text.read.end, text.read.end, 0, 0, text.read.note, ends=False)
+
     def _cover(self, source: LogSource, number: int, text: _Text, span: Range) -> None:
         """Join what was read to what was read before; what does not join it, or ends there, is told at once."""
         read = text.read
-        if read is not None and read.start <= span.start <= read.end <= span.end:
+        if read is not None and span.start == read.end:
             lines = read.lines + span.lines
             span = msgspec.structs.replace(span, start=read.start, lines=lines)
         elif read is not None and read.end > read.start:
