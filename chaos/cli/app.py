@@ -205,6 +205,22 @@ def init(
 
 
 @app.command()
+def sweep(
+    target: Annotated[str, typer.Option("--target", "-t", metavar="TARGET", help="A target file.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look.")] = False,
+    steal_lock: StealOpt = None,
+) -> None:
+    """Find what runs left on a target's hosts (faults, processes, rules, locks) and take it back.
+
+    What belongs to a run that lives is left alone; --steal-lock takes that, too, and says why. Exit code 0 when nothing
+    is left, 8 when something is or a host cannot be asked.
+    """
+    from chaos.cli.sweeping import sweep_target  # noqa: PLC0415
+
+    raise typer.Exit(sweep_target(target, dry=dry_run, steal=steal_lock or ""))
+
+
+@app.command()
 def demo(reports: ReportsOpt = Path("reports")) -> None:
     """See a wedge happen and be caught, then the same attack survived. About two minutes, nothing else needed."""
     from chaos.cli.demo import run_demo  # noqa: PLC0415

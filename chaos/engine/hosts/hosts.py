@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 OPENING_S = 90.0
 """No step of connecting takes so long; should a name server or an agent hang, it ends here."""
 CLOSING_S = 4.0
+LOAD = "load"
 _LOOK_S = 0.1
 _WORST_FIRST = (Refused, UsageError, Unfit)
 
@@ -47,30 +48,44 @@ class Hosts:
 
         Raises one UserError that names every host that could not be reached, why, and what to do.
         """
+        hosts, failures = cls.reach(target, progress, run=run)
+        if failures:
+            hosts.close()
+            raise _joined(list(dict.fromkeys(failures.values())))
+        return hosts
+
+    @classmethod
+    def reach(
+        cls, target: Target, progress: Callable[[str], None], *, run: str = ""
+    ) -> tuple[Hosts, dict[str, UserError]]:
+        """Reach what can be reached: the hosts, and by server (`load` for where agents run) why its host cannot be."""
         here, ways = Here(), Ways()
         remotes: dict[Place, Remote] = {}
-        failures: list[UserError] = []
+        failures: dict[str, UserError] = {}
 
-        def at(ssh: Ssh | None) -> Host:
+        def at(name: str, ssh: Ssh | None) -> Host | None:
             if ssh is None:
                 return here
             try:
                 place = resolve(ssh)
             except UserError as error:
-                failures.append(error)
-                return here
+                failures[name] = error
+                return None
             return remotes.setdefault(place, Remote(place, ways, run=run))
 
-        by_server = {server.id: at(target.ssh_of(server.spec)) for server in target.servers}
-        hosts = cls(by_server, at(_load_ssh(target)), ways)
-        if failures:
-            raise _joined(failures)
+        wanted = {server.id: at(server.id, target.ssh_of(server.spec)) for server in target.servers}
+        load = at(LOAD, _load_ssh(target))
+        opening = _Opening(list(remotes.values()), progress)
         try:
-            _Opening(list(remotes.values()), progress).run()
+            opening.run()
         except BaseException:
-            hosts.close()
+            cls({server: host for server, host in wanted.items() if host}, load or here, ways).close()
             raise
-        return hosts
+        for name, host in (*wanted.items(), (LOAD, load)):
+            if host is not None and (error := opening.failures.get(host.label)):
+                failures[name] = error
+        by_server = {server: host for server, host in wanted.items() if host and server not in failures}
+        return cls(by_server, load if load and LOAD not in failures else here, ways), failures
 
     def at(self, server: str) -> Host:
         """The host of a server, by its id."""
@@ -111,10 +126,11 @@ class _Opening:
     def __init__(self, remotes: Sequence[Remote], progress: Callable[[str], None]) -> None:
         self._remotes = remotes
         self._progress = progress
-        self._failures: dict[str, UserError] = {}
+        self.failures: dict[str, UserError] = {}
+        """By a host's label, why it could not be reached."""
 
     def run(self) -> None:
-        """Raise one UserError for all that could not be reached."""
+        """Return when each is reached or given up."""
         threads = {
             remote.label: threading.Thread(target=self._reach, args=(remote,), name="ssh-open", daemon=True)
             for remote in self._remotes
@@ -130,17 +146,15 @@ class _Opening:
                 if threads[remote.label].is_alive():
                     remote.give_up()
                     late = Unfit(f"{remote.label}: connecting did not end within {OPENING_S:g} s")
-                    self._failures.setdefault(remote.label, late)
-        if self._failures:
-            raise _joined(list(self._failures.values()))
+                    self.failures.setdefault(remote.label, late)
 
     def _reach(self, remote: Remote) -> None:
         try:
             remote.open()
         except UserError as error:
-            self._failures.setdefault(remote.label, error)
+            self.failures.setdefault(remote.label, error)
         except Exception as error:  # noqa: BLE001 - told as one line like every other failure
-            self._failures.setdefault(remote.label, Unfit(f"{remote.label}: {error or type(error).__name__}"))
+            self.failures.setdefault(remote.label, Unfit(f"{remote.label}: {error or type(error).__name__}"))
         else:
             doubt_ms = remote.clock.uncertainty_ns / 1e6
             self._progress(f"reached {remote.label} (Python {remote.hello['python']}, clock ±{doubt_ms:.1f} ms)")

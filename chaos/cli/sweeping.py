@@ -1,0 +1,63 @@
+"""`pdchaos sweep`: what runs left on the hosts of a target, taken back."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from chaos.cli.boundary import complain, interruptible, tell
+from chaos.cli.launch import sigterm_is_ctrl_c
+from chaos.cli.targets import note, open_target
+from chaos.engine.hosts import Hosts
+from chaos.engine.leftovers import Swept, sweep
+from chaos.model.errors import UsageError
+from chaos.model.outcomes import ExitCode
+
+if TYPE_CHECKING:
+    from chaos.engine.leftovers import Item
+
+
+def sweep_target(reference: str, *, dry: bool, steal: str) -> int:
+    """Sweep every host of a target file; 0 when nothing is left, 8 when something is, or nobody knows."""
+    target = open_target(reference, ()).standing
+    if target is None:
+        raise UsageError(
+            "a lab of a run's own ends with the run, and leaves nothing to sweep", hint="--target takes a target file"
+        )
+    with interruptible(), sigterm_is_ctrl_c():
+        hosts, failures = Hosts.reach(target, note)
+        with closing(hosts):
+            for error in dict.fromkeys(failures.values()):
+                tell(error)
+            swept = sweep(target, hosts, note, dry=dry, also_living=bool(steal))
+    _show(swept, dry=dry)
+    for line in swept.unknown:
+        complain(f"what is left there is unknown: {line}")
+    clean = not (swept.left or swept.unknown or failures)
+    return int(ExitCode.AS_EXPECTED if clean else ExitCode.CLEANUP_INCOMPLETE)
+
+
+def _show(swept: Swept, *, dry: bool) -> None:
+    console = Console(highlight=False, markup=False)
+    if not swept.found:
+        console.print("nothing of ours was found")
+        return
+    table = Table("host", "run", "what", "now", box=None, pad_edge=False)
+    for one in swept.found:
+        table.add_row(one.host, one.item.run, _what(one.item), _now(one.item, dry=dry))
+    console.print(table)
+
+
+def _what(item: Item) -> str:
+    return item.what if item.kind == "lock" else f"{item.kind} {item.what}"
+
+
+def _now(item: Item, *, dry: bool) -> str:
+    if item.gone:
+        return "removed"
+    if item.lives:
+        return "left alone: its run lives (--steal-lock REASON takes it)"
+    return "would be removed" if dry else f"STILL THERE: {item.why or 'nobody knows why'}"

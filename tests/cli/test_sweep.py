@@ -1,0 +1,142 @@
+"""`pdchaos sweep` in a small world of its own: what is left over goes, what lives stays, and the exit code says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ALONE = ["unshare", "--mount", "--pid", "--net", "--fork", "--mount-proc"]
+TARGET = """\
+version: 1
+name: here
+environment: staging
+router: {url: "http://127.0.0.1:1"}
+prefill: [{url: "http://127.0.0.1:2"}]
+decode: [{url: "http://127.0.0.1:3"}]
+allow: []
+"""
+WORLD = """
+import json, os, signal, subprocess, sys
+for folder in ("/run", "/dev/shm"):
+    subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+from chaos.engine.hosts import Hosts
+from chaos.engine.hosts.lock import lock_keys
+from chaos.outpost import guards, locks, marks, state
+from chaos import library
+
+target = library.load_target("target.yaml").value
+((_, keys),) = lock_keys(target, Hosts.here(target))
+
+def marked(run, owner, code="import signal; signal.pause()"):
+    env = {**os.environ, marks.RUN: run, marks.OWNER: owner}
+    return subprocess.Popen([sys.executable, "-c", code], env=env)
+
+def sweep(*words):
+    command = [sys.executable, "-m", "chaos", "sweep", "--target", "target.yaml", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    said.append({"code": done.returncode, "out": done.stdout, "err": done.stderr})
+
+said = []
+PLAY
+print(json.dumps(said))
+"""
+
+
+def world(tmp_path: Path, play: str) -> list[dict]:
+    """Run `play` alone: own processes, own network, own folders for records; what each `sweep(...)` in it said."""
+    (tmp_path / "target.yaml").write_text(TARGET)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "160", "NO_COLOR": "1"}
+    if subprocess.run([*ALONE, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this user may not make namespaces")
+    done = subprocess.run(
+        [*ALONE, sys.executable, "-c", WORLD.replace("PLAY", play)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=env,
+        timeout=240,
+    )
+    assert 0 == done.returncode, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_nothing_left_is_nothing_to_do(tmp_path: Path) -> None:
+    (said,) = world(tmp_path, "sweep()")
+    assert (0, "nothing of ours was found\n") == (said["code"], said["out"])
+
+
+def test_leftovers_are_told_by_a_dry_run_and_removed_by_the_next(tmp_path: Path) -> None:
+    play = """
+left = marked("dead0001", "999999:1")
+locks.take(keys, "dead0002", "ops@laptop", -1.0)
+frozen = subprocess.Popen(["sleep", "300"])
+os.kill(frozen.pid, signal.SIGSTOP)
+start = marks.proc.stat(frozen.pid).start_ticks
+record = {"run": "dead0003", "fault": "freeze", "undo": [{"cont": [[frozen.pid, start]]}], "guard": "999998:1",
+          "owner": "999999:1", "boot": marks.proc.boot_id()}
+state.write(state.private_folder() / "dead0003-freeze.json", record)
+sweep("--dry-run")
+assert left.poll() is None and marks.proc.stat(frozen.pid).state == "T"
+sweep()
+assert left.wait(10) is not None and marks.proc.stat(frozen.pid).state != "T"
+sweep()
+"""
+    looked, swept, again = world(tmp_path, play)
+    assert 8 == looked["code"], looked
+    for run in ("dead0001", "dead0002", "dead0003"):
+        assert run in looked["out"]
+    assert 3 == looked["out"].count("would be removed"), looked["out"]
+    assert (0, 3) == (swept["code"], swept["out"].count("removed")), swept
+    assert (0, "nothing of ours was found\n") == (again["code"], again["out"])
+
+
+def test_what_a_living_run_owns_is_left_alone_until_somebody_says_why(tmp_path: Path) -> None:
+    play = """
+living = marked("live0001", marks.me())
+locks.take(keys, "live0001", "ops@laptop", 600.0)
+sweep()
+assert living.poll() is None
+sweep("--steal-lock", "")
+sweep("--steal-lock", "it hangs")
+assert living.wait(10) is not None
+sweep()
+"""
+    left, unsaid, stolen, again = world(tmp_path, play)
+    assert (0, 2) == (left["code"], left["out"].count("left alone: its run lives")), left
+    assert "lock of run live0001 of ops@laptop, since " in left["out"]
+    assert 2 == unsaid["code"]
+    assert (0, 2) == (stolen["code"], stolen["out"].count("removed")), stolen
+    assert (0, "nothing of ours was found\n") == (again["code"], again["out"])
+
+
+def test_what_cannot_be_taken_back_is_told_with_its_reason(tmp_path: Path) -> None:
+    play = """
+record = {"run": "dead0001", "fault": "cut", "undo": [{"argv": ["false"]}], "guard": "999998:1", "owner": "999999:1",
+          "boot": marks.proc.boot_id()}
+state.write(state.private_folder() / "dead0001-cut.json", record)
+sweep()
+"""
+    (said,) = world(tmp_path, play)
+    assert (8, True) == (said["code"], "STILL THERE: " in said["out"]), said
+
+
+def test_a_lab_has_nothing_to_sweep_and_a_host_that_cannot_be_reached_is_doubt(tmp_path: Path) -> None:
+    play = """
+command = [sys.executable, "-m", "chaos", "sweep", "--target", "lab:sim"]
+done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+said.append({"code": done.returncode, "err": done.stderr})
+text = open("target.yaml").read().replace('2"}', '2", ssh: {host: 127.0.0.1, port: 9, ssh_config: false}}')
+open("target.yaml", "w").write(text)
+sweep()
+"""
+    lab, lost = world(tmp_path, play)
+    assert (2, True) == (lab["code"], "ends with the run" in lab["err"])
+    assert (8, True) == (lost["code"], "127.0.0.1" in lost["err"]), lost
+    assert "nothing of ours was found" in lost["out"], "the other host was looked at all the same"
