@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from chaos import __version__
 from chaos.engine.baseline import Baseline
 from chaos.engine.bus import Bus
+from chaos.engine.cleaning import last_look
 from chaos.engine.discretion import discreet
 from chaos.engine.faults.kit import Asking, FaultKit
 from chaos.engine.forensics import Forensics, Subject, Suspicion
@@ -29,7 +30,8 @@ from chaos.journal import JournalWriter
 from chaos.judge import Facts, floors_settle_ns, passes_for, recovery, unsettled_floors, workers_known
 from chaos.model import events as ev
 from chaos.model.errors import HarnessError, PdchaosError, Refused, Unfit
-from chaos.model.outcomes import Cleanup, RunStatus
+from chaos.model.faults import Kill, Poison, Sham
+from chaos.model.outcomes import RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.bus import Listener
+    from chaos.engine.cleaning import Doubt
     from chaos.engine.hosts import Hosts
     from chaos.engine.hosts.lock import TargetLock
     from chaos.engine.ports import Clock, Restarter
@@ -122,6 +125,7 @@ class Run:
         self._pulse = Pulse()
         self._suspicion = Suspicion()
         self._leftovers: list[str] = []  # what could not be undone
+        self._doubts: list[Doubt] = []
         self._journal = JournalWriter(setup.folder.journal)
         self._bus = Bus(
             self._journal,
@@ -161,7 +165,13 @@ class Run:
             status, reason = _status_of(failure), failure.message
         finally:
             closing = await asyncio.to_thread(setup.close_target)
-            leftovers = "; ".join([*self._leftovers, *([closing] if closing else [])])
+            cleanup, left = await last_look(
+                setup.run_id,
+                setup.hosts,
+                known=[*self._leftovers, *([closing] if closing else [])],
+                doubts=self._doubts,
+                look=any(not isinstance(step.action, Kill | Poison | Sham) for step in setup.scenario.timeline),
+            )
             if self._bus.failure is not None:
                 failure = HarnessError(
                     f"the journal cannot be written any more: {self._bus.failure.strerror}",
@@ -173,8 +183,8 @@ class Run:
                     t_ns=self._clock.now_ns(),
                     status=status,
                     reason=reason,
-                    cleanup=Cleanup.DIRTY if leftovers else Cleanup.CLEAN,
-                    cleanup_detail=leftovers,
+                    cleanup=cleanup,
+                    cleanup_detail=left,
                 )
             )
             self._journal.close()
@@ -226,6 +236,7 @@ class Run:
                     seed=self._setup.scenario.seed,
                     time_scale=self._plan.time_scale,
                     leftovers=self._leftovers,
+                    doubts=self._doubts,
                     before_restart=partial(forensics.save, "before-restart"),
                 )
                 try:

@@ -214,7 +214,7 @@ async def test_a_host_that_is_lost_while_a_freeze_lasts_leaves_it_unproven_and_t
             ("reverted", False),
             ("revert-verified", False),
         ] == stages(events)
-        assert ["fault: nobody knows: a host did not answer"] == kit.leftovers
+        assert ([], [("fault", ("decode-0",))]) == (kit.leftovers, [(one.fault, one.nodes) for one in kit.doubts])
         assert "gpu1" not in str(events)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from chaos.engine.cleaning import Doubt
     from chaos.engine.load.fleet import Fleet
     from chaos.engine.ports import Clock, Emit, Restarter
     from chaos.engine.probes import Probes
@@ -61,3 +62,5 @@ class FaultKit:
     """What a fault gives up, like the load, before the deployment is left at rest."""
     leftovers: list[str] = field(default_factory=list)
     """What could not be undone."""
+    doubts: list[Doubt] = field(default_factory=list)
+    """What nobody knows whether it was."""

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from chaos.engine.cleaning import Doubt
 from chaos.engine.faults.census import tell_census
 from chaos.engine.faults.select import choose
 from chaos.engine.hosts import HostLost, HostTrouble
@@ -39,6 +40,7 @@ class Measured:
     ok: bool
     facts: dict[str, str] = field(default_factory=dict)
     detail: str = ""
+    lost: bool = False  # nobody answered
 
 
 class Fault(ABC):
@@ -162,7 +164,9 @@ class Fault(ABC):
         await _to_its_end(self._revert())
         clean = await or_lost(self.verify_reverted())
         self._tell("revert-verified", clean)
-        if not clean.ok:
+        if clean.lost:
+            self.kit.doubts.append(Doubt(self.step.id, self.nodes, self.ttl_s))
+        elif not clean.ok:
             self.kit.leftovers.append(f"{self.step.id}: {clean.detail}")
 
     async def _revert(self) -> None:
@@ -194,7 +198,7 @@ async def or_lost(stage: Awaitable[Measured]) -> Measured:
     except HostTrouble as why:
         return Measured(ok=False, detail=why.text)
     except HostLost:
-        return Measured(ok=False, detail="nobody knows: a host did not answer")
+        return Measured(ok=False, detail="nobody knows: a host did not answer", lost=True)
 
 
 async def _to_its_end(work: Coroutine[None, None, None]) -> None:
