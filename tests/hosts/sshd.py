@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import psutil
 import pytest
 
+from chaos.engine.hosts.connect import Ways
+from chaos.engine.hosts.place import resolve
+from chaos.engine.hosts.remote import Remote
 from chaos.model.target import Ssh
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 BINARY = "/usr/sbin/sshd"
+DIES_WITH_US = ("setpriv", "--pdeathsig", "KILL")
 
 needs_sshd = pytest.mark.skipif(
     not Path(BINARY).exists() or os.geteuid() != 0, reason=f"takes {BINARY} (openssh-server), and root to run it"
@@ -60,6 +69,7 @@ class Sshd:
             "PasswordAuthentication": "no",
             "KbdInteractiveAuthentication": "no",
             "MaxStartups": "100",
+            "SetEnv": f"HOME={folder}",  # whatever start-up files this machine's user has are not ours to run
             **options,
         }
         self._process: subprocess.Popen[bytes] | None = None
@@ -78,7 +88,9 @@ class Sshd:
         config = self.folder / "config"
         config.write_text("".join(f"{key} {value}\n" for key, value in self.options.items()))
         log = (self.folder / "log").open("ab")
-        self._process = subprocess.Popen([BINARY, "-D", "-e", "-f", str(config)], stderr=log, start_new_session=True)
+        self._process = subprocess.Popen(
+            [*DIES_WITH_US, BINARY, "-D", "-e", "-f", str(config)], stderr=log, start_new_session=True
+        )
         log.close()
         for _ in range(1000):
             with socket.socket() as sock:
@@ -138,5 +150,30 @@ class Sshd:
             "identity": str(self.identity),
             "known_hosts": str(self.known_hosts),
             "ssh_config": False,
+            "python": sys.executable,
         }
         return Ssh.model_validate({**said, **more})
+
+
+def before_all(command: str) -> dict[str, str]:
+    """The option by which every session begins with this, as it does with the start-up files of a shell."""
+    return {"ForceCommand": f'{command}; eval "$SSH_ORIGINAL_COMMAND"'}
+
+
+@contextlib.contextmanager
+def connected(ssh: Ssh) -> Iterator[Remote]:
+    ways = Ways()
+    remote = Remote(resolve(ssh), ways, run="a1b2c3d4")
+    try:
+        remote.open()
+        yield remote
+    finally:
+        remote.close()
+        ways.close()
+
+
+async def soon(holds: Callable[[], bool], timeout_s: float = 30.0) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not holds() and time.monotonic() < deadline:  # noqa: ASYNC110 - of another process or thread
+        await asyncio.sleep(0.02)
+    return holds()

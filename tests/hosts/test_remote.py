@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from sshd import Sshd, needs_sshd
+from sshd import Sshd, before_all, connected, needs_sshd, soon
 
 from chaos.engine.hosts import HostLost, HostTrouble
-from chaos.engine.hosts.connect import Ways
-from chaos.engine.hosts.place import resolve
-from chaos.engine.hosts.remote import Remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from chaos.model.target import Ssh
+    from chaos.engine.hosts.remote import Remote
 
 pytestmark = needs_sshd
-
-
-@contextlib.contextmanager
-def connected(ssh: Ssh) -> Iterator[Remote]:
-    ways = Ways()
-    remote = Remote(resolve(ssh), ways, run="a1b2c3d4")
-    try:
-        remote.open()
-        yield remote
-    finally:
-        remote.close()
-        ways.close()
 
 
 async def test_an_operation_is_carried_out_on_the_host(sshd: Sshd, nothing_left: None) -> None:
@@ -93,7 +74,7 @@ async def test_a_stream_that_nobody_reads_any_more_ends_on_the_host(sshd: Sshd) 
         assert before + 5 == outpost.num_threads()
         for stream in streams:
             await stream.aclose()
-        assert await _soon(lambda: outpost.num_threads() == before)
+        assert await soon(lambda: outpost.num_threads() == before)
 
 
 async def test_an_answer_that_comes_too_late_is_not_waited_for(sshd: Sshd) -> None:
@@ -117,7 +98,7 @@ async def test_nothing_of_ours_is_left_on_a_host_nor_was_written_to_it(sshd: Ssh
         archive = next(word for word in outpost.cmdline() if word.startswith("/proc/self/fd/"))
         code = str(Path(archive.replace("self", str(outpost.pid))).readlink())  # noqa: ASYNC240 - of /proc
         assert code.startswith("/memfd:")
-    assert await _soon(lambda: not outpost.is_running())
+    assert await soon(lambda: not outpost.is_running())
 
 
 async def test_an_outpost_whose_harness_was_killed_ends(sshd: Sshd) -> None:
@@ -128,18 +109,10 @@ async def test_an_outpost_whose_harness_was_killed_ends(sshd: Sshd) -> None:
         host._transport.sock.shutdown(socket.SHUT_RDWR)  # as when the kernel closes it for a killed process
         with pytest.raises(HostLost):
             await anext(stream)
-        assert await _soon(lambda: not outpost.is_running())
+        assert await soon(lambda: not outpost.is_running())
 
 
 async def test_what_a_shell_prints_at_its_start_is_skipped(tmp_path: Path) -> None:
-    rc = tmp_path / "rc"
-    rc.write_text("unset BASH_ENV\necho welcome\nprintf 'no end of line'\necho and on stderr >&2\n")
-    with Sshd(tmp_path / "sshd", SetEnv=f"BASH_ENV={rc}") as sshd, connected(sshd.ssh()) as host:
+    noise = "echo welcome; printf 'no end of line'; echo and on stderr >&2"
+    with Sshd(tmp_path / "sshd", **before_all(noise)) as sshd, connected(sshd.ssh()) as host:
         assert await host.call("now")
-
-
-async def _soon(holds, timeout_s: float = 20.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not holds() and time.monotonic() < deadline:  # noqa: ASYNC110 - of another process
-        await asyncio.sleep(0.02)
-    return holds()

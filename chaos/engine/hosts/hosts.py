@@ -71,7 +71,7 @@ class Hosts:
             except UserError as error:
                 failures[name] = error
                 return None
-            return remotes.setdefault(place, Remote(place, ways, run=run))
+            return remotes.setdefault(place, Remote(place, ways, run=run, progress=progress))
 
         wanted = {server.id: at(server.id, target.ssh_of(server.spec)) for server in target.servers}
         load = at(LOAD, _load_ssh(target))
@@ -82,7 +82,7 @@ class Hosts:
             cls({server: host for server, host in wanted.items() if host}, load or here, ways).close()
             raise
         for name, host in (*wanted.items(), (LOAD, load)):
-            if host is not None and (error := opening.failures.get(host.label)):
+            if isinstance(host, Remote) and (error := opening.failures.get(host)):
                 failures[name] = error
         by_server = {server: host for server, host in wanted.items() if host and server not in failures}
         return cls(by_server, load if load and LOAD not in failures else here, ways), failures
@@ -126,35 +126,34 @@ class _Opening:
     def __init__(self, remotes: Sequence[Remote], progress: Callable[[str], None]) -> None:
         self._remotes = remotes
         self._progress = progress
-        self.failures: dict[str, UserError] = {}
-        """By a host's label, why it could not be reached."""
+        self.failures: dict[Remote, UserError] = {}
 
     def run(self) -> None:
         """Return when each is reached or given up."""
         threads = {
-            remote.label: threading.Thread(target=self._reach, args=(remote,), name="ssh-open", daemon=True)
+            remote: threading.Thread(target=self._reach, args=(remote,), name="ssh-open", daemon=True)
             for remote in self._remotes
         }
         if threads:
-            self._progress(f"reaching {', '.join(threads)}")
+            self._progress(f"reaching {', '.join(dict.fromkeys(remote.label for remote in self._remotes))}")
         try:
             for thread in threads.values():
                 thread.start()
             _join(list(threads.values()), OPENING_S)
         finally:
-            for remote in self._remotes:
-                if threads[remote.label].is_alive():
+            for remote, thread in threads.items():
+                if thread.is_alive():
                     remote.give_up()
                     late = Unfit(f"{remote.label}: connecting did not end within {OPENING_S:g} s")
-                    self.failures.setdefault(remote.label, late)
+                    self.failures.setdefault(remote, late)
 
     def _reach(self, remote: Remote) -> None:
         try:
             remote.open()
         except UserError as error:
-            self.failures.setdefault(remote.label, error)
+            self.failures.setdefault(remote, error)
         except Exception as error:  # noqa: BLE001 - told as one line like every other failure
-            self.failures.setdefault(remote.label, Unfit(f"{remote.label}: {error or type(error).__name__}"))
+            self.failures.setdefault(remote, Unfit(f"{remote.label}: {error or type(error).__name__}"))
         else:
             doubt_ms = remote.clock.uncertainty_ns / 1e6
             self._progress(f"reached {remote.label} (Python {remote.hello['python']}, clock ±{doubt_ms:.1f} ms)")
@@ -168,8 +167,9 @@ def _join(threads: Sequence[threading.Thread], timeout_s: float) -> None:
             thread.join(_LOOK_S)
 
 
-def _joined(failures: list[UserError]) -> UserError:
+def _joined(all_: list[UserError]) -> UserError:
     """One error for all; the gravest kind of them."""
+    failures = list({failure.message: failure for failure in all_}.values())
     kind = next((kind for kind in _WORST_FIRST if any(isinstance(one, kind) for one in failures)), Unfit)
     if len(failures) == 1:
         return kind(failures[0].message, hint=failures[0].hint)

@@ -121,13 +121,13 @@ class Line:
                 rest += data
                 self._drain()
         except (OSError, ValueError, KeyError) as error:
-            why = f"the connection broke: {error}"
+            why = f"what came over the connection cannot be read: {error}"
         with suppress(OSError):
             self._drain()
         transport = self._channel.get_transport()
         if not transport.is_active():
             why = "the SSH connection is gone"
-        self._down(f"{why} ({self.complaints})" if self.complaints else why)
+        self._down(why)
         self._ended.set()
         self._out.put(None)
 

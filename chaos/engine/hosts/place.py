@@ -115,9 +115,9 @@ def _through(hops: list[str], ssh: Ssh, on_the_way_to: tuple[str, ...]) -> Place
     if not hops:
         return None
     user, name, port = _hop(hops[-1])
-    if len(on_the_way_to) > MOST_JUMPS or name in on_the_way_to:
+    if len(on_the_way_to) > MOST_JUMPS:
         way = ", ".join((*on_the_way_to, name))
-        raise UsageError(f"the way to {on_the_way_to[0]} jumps in a circle: {way}")
+        raise UsageError(f"the way to {on_the_way_to[0]} jumps too often, or in a circle: {way}")
     common = ssh.model_copy(update={"host_key": None, "sudo": None, "python": None})
     return _place(name, common, port, user, hops[:-1] or None, on_the_way_to)
 

@@ -8,7 +8,6 @@ import queue
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chaos.engine.hosts.clock import HostClock, Ping, measured
@@ -35,29 +34,26 @@ PINGS_AT_FIRST = 8
 PINGS_LATER = 5
 PING_PATIENCE_S = 5.0
 BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+TOLD_EVERY_S = 60.0
+"""How often an outage that goes on is told of: enough for a run that is killed meanwhile."""
 SESSIONS = 8
 """Of the ten that an sshd allows a connection by default."""
+NOT_CONNECTED = "its host is not connected"
 STOPPING_S = 2.0
 FINISH_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
-    """Nothing was seen of a host between two moments of our clock; a later one of the same cause goes on from it."""
-
-    from_ns: int
-    to_ns: int
-    cause: str
-
-
 class Watcher(Protocol):
-    """Who is told, in a thread of the host's, what became of it."""
+    """Who is told, in threads of the host's, what became of it. Nothing of this names a host."""
 
-    def outage(self, host: Remote, outage: Outage) -> None:
-        """It could not be seen."""
+    def outage(self, from_ns: int, to_ns: int, cause: str) -> None:
+        """Nothing was seen of it between two moments of our clock; a longer outage is told in pieces."""
 
-    def clock(self, host: Remote, clock: HostClock) -> None:
-        """Its clock was measured."""
+    def jump(self, from_ns: int, to_ns: int, cause: str) -> None:
+        """Its clock and ours have parted between two moments of ours."""
+
+    def clock(self, clock: HostClock) -> None:
+        """How its clock stands to ours."""
 
 
 class Remote:
@@ -65,10 +61,14 @@ class Remote:
 
     remote = True
 
-    def __init__(self, place: Place, ways: Ways, *, run: str = "") -> None:
+    def __init__(
+        self, place: Place, ways: Ways, *, run: str = "", progress: Callable[[str], None] = lambda _line: None
+    ) -> None:
         self.place = place
         self.label = place.label
         self.watcher: Watcher | None = None
+        self._progress = progress
+        self._unseen_ns = 0  # while it is lost: since when nobody was told what became of it
         self._ways = ways
         self._run = run
         self._attempt = Attempt()
@@ -164,20 +164,24 @@ class Remote:
         """
         transport = self._transport
         if transport is None or not self.up:
-            raise HostLost(f"{self.label} is not connected")
+            raise HostLost(NOT_CONNECTED)
         if len(transport._channels.values()) >= SESSIONS:  # type: ignore[attr-defined]  # noqa: SLF001 - it tells nobody
-            raise HostTrouble("sessions", f"{self.label} has {SESSIONS} sessions of ours already")
+            raise HostTrouble("sessions", f"its host has {SESSIONS} sessions of ours already")
         try:
             return start(transport, self.place, word, self._run)
         except UserError as error:
+            why = error.message.removeprefix(f"{self.label}: ")
             if not self.up:
-                raise HostLost(error.message) from None
-            raise HostTrouble("not-started", error.message) from None
+                raise HostLost(why) from None
+            raise HostTrouble("not-started", why) from None
 
-    def measure(self) -> None:
-        """Measure the clock once more, and tell; blocks. Nothing when it is down."""
-        if (line := self._line) is not None and not line.lost:
+    def take_stock(self) -> None:
+        """Tell the watcher how its clock stands now, or that it is lost still; blocks."""
+        line = self._line
+        if line is not None and not line.lost:
             self._compare(line, PINGS_LATER, tell=True)
+        elif line is not None:
+            self._report(self._unseen_ns or line.heard_ns, line.lost)
 
     def give_up(self) -> None:
         """Do not go on trying to connect; whoever tries gets an error soon."""
@@ -204,7 +208,7 @@ class Remote:
     def _current(self) -> Line:
         line = self._line
         if line is None:
-            raise HostLost(f"{self.label} is not connected")
+            raise HostLost(NOT_CONNECTED)
         return line
 
     def _ask(self, request: dict[str, Any], answer: Callable[[Said], object]) -> tuple[Line, int]:
@@ -216,15 +220,17 @@ class Remote:
         line, number = asked
         line.forget(number)
 
-    def _value(self, said: Said) -> Any:
+    @staticmethod
+    def _value(said: Said) -> Any:
         if said.what == "trouble":
             raise HostTrouble(said.kind, said.value)
         if said.what == "lost":
-            raise HostLost(f"{self.label}: {said.value}")
+            raise HostLost(f"its host is lost: {said.value}")
         return said.value
 
-    def _late(self, op: str, timeout_s: float) -> HostLost:
-        return HostLost(f"{self.label} did not answer within {timeout_s:g} s ({op})")
+    @staticmethod
+    def _late(op: str, timeout_s: float) -> HostLost:
+        return HostLost(f"its host did not answer within {timeout_s:g} s ({op})")
 
     def _connect(self) -> None:
         transport = connect(self.place, self._ways, self._attempt)
@@ -239,9 +245,8 @@ class Remote:
             hang_up(transport)
             line.close(str(error))
             raise
-        if self._clock is not None and self._clock.agrees(clock):
-            clock = self._clock.better(clock)
-        self._transport, self._line, self._clock = transport, line, clock
+        self._transport, self._line = transport, line
+        self._believe(clock)
 
     # ------------------------------------------------------------------------------------------ the keeper's
 
@@ -265,54 +270,62 @@ class Remote:
         """Close what is left of the connection and try for a new one until there is one, or we are closed."""
         if self._closing.is_set():
             return
-        since_ns, cause = line.heard_ns, line.lost
-        self._report(since_ns, cause)
+        self._report(line.heard_ns, line.lost)
+        said = f": {line.complaints}" if line.complaints else ""
+        self._progress(f"{self.label} is lost ({line.lost}{said}); trying to reach it again")
         if self._transport is not None:
             hang_up(self._transport)
-        line.close(cause)
+        line.close(line.lost)
         for wait_s in itertools.chain(BACKOFF_S, itertools.repeat(BACKOFF_S[-1])):
             if self._closing.wait(wait_s):
-                break
+                return
             self._attempt = Attempt()
             if self._closing.is_set():
-                break  # whoever closed us may not have seen this attempt
+                return  # whoever closed us may not have seen this attempt
             try:
                 self._connect()
-            except UserError as error:
-                since_ns = self._report(since_ns, f"{cause}; {error.message}")
-            except HostLost as error:
-                since_ns = self._report(since_ns, f"{cause}; {error}")
+            except (UserError, HostLost) as error:
+                if time.monotonic_ns() - self._unseen_ns > TOLD_EVERY_S * 1e9:
+                    self._report(self._unseen_ns, line.lost)
+                    self._progress(str(error))
             else:
-                self._report(since_ns, cause)
+                self._report(self._unseen_ns, line.lost)
+                self._unseen_ns = 0
+                self._progress(f"{self.label} is back")
                 self._tell_clock()
                 return
-        self._report(since_ns, cause)
 
-    def _report(self, since_ns: int, cause: str) -> int:
-        now_ns = time.monotonic_ns()
+    def _report(self, since_ns: int, cause: str) -> None:
+        self._unseen_ns = time.monotonic_ns()
         if self.watcher is not None:
-            self.watcher.outage(self, Outage(since_ns, now_ns, cause))
-        return now_ns
+            self.watcher.outage(since_ns, self._unseen_ns, cause)
 
     def _tell_clock(self) -> None:
         if self.watcher is not None:
-            self.watcher.clock(self, self.clock)
+            self.watcher.clock(self.clock)
 
     def _compare(self, line: Line, pings: int, *, tell: bool) -> bool:
-        """Compare the clocks; False when it did not answer. A jump is told."""
+        """Compare the clocks; False when it did not answer."""
         try:
             later = self._measure(line, pings)
         except HostLost:
             return False
-        earlier = self.clock
-        if earlier.agrees(later):
-            self._clock = earlier.better(later)
-        else:
-            self._clock, tell = later, True
-            jumped_s = (earlier.offset_ns - later.offset_ns) / 1e9
-            self._report(earlier.at_ns, f"its clock went {jumped_s:+.1f} s against ours: one of the machines slept")
-        if tell:
+        if self._believe(later) or tell:
             self._tell_clock()
+        return True
+
+    def _believe(self, later: HostClock) -> bool:
+        """Take in what was measured; True when that parts from what was believed, which is told."""
+        earlier = self._clock
+        if earlier is None or earlier.agrees(later):
+            self._clock = earlier.better(later) if earlier else later
+            return False
+        self._clock = later
+        jumped_s = (earlier.offset_ns - later.offset_ns) / 1e9
+        cause = f"its clock went {jumped_s:+.1f} s against ours: one of the machines slept, or was started anew"
+        self._progress(f"{self.label}: {cause}")
+        if self.watcher is not None:
+            self.watcher.jump(earlier.at_ns, later.at_ns, cause)
         return True
 
     def _measure(self, line: Line, pings: int) -> HostClock:
