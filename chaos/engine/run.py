@@ -18,6 +18,7 @@ from chaos.engine.cleaning import last_look
 from chaos.engine.discretion import discreet
 from chaos.engine.faults.kit import Asking, FaultKit
 from chaos.engine.forensics import Forensics, Subject, Suspicion
+from chaos.engine.hosts.record import recorded
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
 from chaos.engine.owners import Owners
@@ -193,7 +194,7 @@ class Run:
     # ------------------------------------------------------------------------------------------ stages
 
     async def _staged(self) -> tuple[RunStatus, str]:
-        async with make_http(self._setup.target.tls) as http:
+        async with make_http(self._setup.target.tls) as http, recorded(self._setup.hosts, self._bus.emit):
             try:
                 found = await self._or_stop(
                     discover(

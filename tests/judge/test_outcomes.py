@@ -350,6 +350,18 @@ def the_canary_probe_was_blind_for_a_while() -> list[ev.AnyEvent]:
     return told.finish()
 
 
+def a_clock_jumped() -> list[ev.AnyEvent]:
+    told = waved().recovered()
+    told.tell(ev.EvidenceLost(t_ns=0, probe="clock", from_ns=told.ns(16), to_ns=told.ns(18), cause="slept"))
+    return told.finish()
+
+
+def a_host_was_out_of_sight_and_every_probe_knows_what_it_missed() -> list[ev.AnyEvent]:
+    told = waved().recovered()
+    told.tell(ev.EvidenceLost(t_ns=0, probe="ssh", node="prefill-0", from_ns=told.ns(16), to_ns=told.ns(18)))
+    return told.finish()
+
+
 def nobody_watched_ourselves() -> list[ev.AnyEvent]:
     return waved(deaf=frozenset({"self"})).recovered().finish()
 
@@ -357,6 +369,7 @@ def nobody_watched_ourselves() -> list[ev.AnyEvent]:
 TABLE: dict[Outcome, tuple[Callable[[], list[ev.AnyEvent]], ...]] = {
     Outcome.HEALTHY: (
         a_wave_that_left_nothing,
+        a_host_was_out_of_sight_and_every_probe_knows_what_it_missed,
         abort_lines_on_both_sides_and_every_rank,
         a_health_endpoint_that_is_red_all_the_time,
         a_gauge_stale_since_before_the_run,
@@ -415,6 +428,7 @@ TABLE: dict[Outcome, tuple[Callable[[], list[ev.AnyEvent]], ...]] = {
         the_processes_were_never_looked_at,
         no_canary_was_ever_sent,
         the_canary_probe_was_blind_for_a_while,
+        a_clock_jumped,
         nobody_watched_ourselves,
     ),
 }

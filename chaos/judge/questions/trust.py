@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from chaos.judge.facts import Facts
     from chaos.model import events as ev
 
-STANDS_ALONE = ("metrics", "scrape", "liveness", "process", "reference")
-"""Probes whose blind moments are judged by the questions that need them: one missed reading of these hides nothing."""
+STANDS_ALONE = ("metrics", "scrape", "liveness", "process", "reference", "ssh")
+"""Probes whose blind moments are judged by the questions that need them: one missed reading of these hides nothing.
+
+Of a connection that was lost (`ssh`) each probe tells itself what it did not see: a log is read on from where it was.
+"""
 
 
 def _record_whole(case: Case) -> Answered:
