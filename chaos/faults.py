@@ -28,7 +28,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import tempfile
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from chaos.engine.ports import Restarter
     from chaos.model.pack import Pack
-    from chaos.model.target import Target
+    from chaos.model.target import Server, Target
 
 __all__ = ["NotLanded", "Played", "abort_frame", "clients", "foreign_frame", "kill", "poison", "restart", "signal"]
 
@@ -97,6 +97,7 @@ class Clients:
 
     target: Target
     fleet: Fleet
+    hosts: Hosts
 
 
 @asynccontextmanager
@@ -161,12 +162,12 @@ async def clients(target: Target, **workload: Any) -> AsyncIterator[Clients]:
     """
     group = Group.model_validate({"name": GROUP, **workload})
     with tempfile.TemporaryDirectory(prefix="pdchaos-clients-") as scratch:
-        async with _tasks() as tasks:
-            fleet = _fleet(target, [group], Path(scratch), tasks, pyz=build_pyz(Path(scratch) / "agent.pyz"))
+        async with _reached(target) as hosts, _tasks() as tasks:
+            fleet = _fleet(target, hosts, [group], Path(scratch), tasks, pyz=build_pyz(Path(scratch) / "agent.pyz"))
             try:
                 await fleet.start_groups()
                 await fleet.arrived()
-                yield Clients(target, fleet)
+                yield Clients(target, fleet, hosts)
             finally:
                 await fleet.hang_up()
 
@@ -182,7 +183,7 @@ async def kill(
 ) -> AsyncIterator[Played]:
     """Break sessions of the clients. `stall` and `blackhole` last until left; then they `resume` or `close`."""
     action = {"group": GROUP, "how": how, "sessions": sessions, "then": then, **_given(deadline=deadline_s)}
-    async with _play(who.target, {"kill": action}, fleet=who.fleet) as played:
+    async with _play(who.target, {"kill": action}, clients=who) as played:
         yield played
 
 
@@ -214,7 +215,7 @@ async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
 
 @asynccontextmanager
 async def _play(
-    target: Target, action: Mapping[str, Any], *, fleet: Fleet | None = None, restarter: Restarter | None = None
+    target: Target, action: Mapping[str, Any], *, clients: Clients | None = None, restarter: Restarter | None = None
 ) -> AsyncIterator[Played]:
     """One fault, by the registry that scenarios use."""
     step = Step.model_validate({"id": "fault", "at": 0.0, **action})
@@ -222,16 +223,30 @@ async def _play(
     restarter = restarter or CommandRestarter.of(target)
     demand(scenario, target, restarter)
     packs = {name: library.load_pack(name).value for name in (target.engine, target.router_engine)}
-    hosts = Hosts.here(target)
-    reach(scenario, target, packs, hosts)
     played = Played()
-    async with make_http(target.tls) as http, _tasks() as tasks:
+    async with AsyncExitStack() as stack:
+        hosts = clients.hosts if clients else await stack.enter_async_context(_reached(target))
+        await asyncio.to_thread(reach, scenario, target, packs, hosts)
+        http = await stack.enter_async_context(make_http(target.tls, hosts.relays))
+        tasks = await stack.enter_async_context(_tasks())
         with tempfile.TemporaryDirectory(prefix="pdchaos-fault-") as scratch:
-            fleet = fleet or _fleet(target, [], Path(scratch), tasks)
+            fleet = clients.fleet if clients else _fleet(target, hosts, [], Path(scratch), tasks)
             async with prepare(step, _kit(target, hosts, packs, fleet, http, restarter, played)):
                 played.insist()
                 yield played
         played.insist()
+
+
+@asynccontextmanager
+async def _reached(target: Target) -> AsyncIterator[Hosts]:
+    """The target's hosts, and the way to its servers."""
+    run = secrets.token_hex(4)
+    hosts = await asyncio.to_thread(Hosts.open, target, lambda _said: None, run=run)
+    try:
+        await asyncio.to_thread(hosts.relay, target, run=run)
+        yield hosts
+    finally:
+        await asyncio.to_thread(hosts.close)
 
 
 def _kit(
@@ -244,10 +259,10 @@ def _kit(
     played: Played,
 ) -> FaultKit:
     router, engine = packs[target.router_engine], packs[target.engine]
-    base = target.router.url.rstrip("/")
+    base = next(_url(hosts, one) for one in target.servers if one.role == "router")
     aborting = [base + router.endpoints.abort] if router.endpoints.abort else []
     if engine.endpoints.abort and not aborting:
-        aborting = [spec.url.rstrip("/") + engine.endpoints.abort for spec in (*target.prefill, *target.decode)]
+        aborting = [_url(hosts, one) + engine.endpoints.abort for one in target.servers if one.role != "router"]
     return FaultKit(
         fleet=fleet,
         probes=_Unobserved(),
@@ -259,7 +274,7 @@ def _kit(
         rank_process={one.id: (router if one.role == "router" else engine).rank_process for one in target.servers},
         health={
             server.id: HealthSource(
-                node=server.id, base_url=server.spec.url.rstrip("/"), endpoints=tuple(pack.endpoints.liveness)
+                node=server.id, base_url=_url(hosts, server), endpoints=tuple(pack.endpoints.liveness)
             )
             for server in target.servers
             for pack in (router if server.role == "router" else engine,)
@@ -278,12 +293,22 @@ def _kit(
     )
 
 
+def _url(hosts: Hosts, server: Server) -> str:
+    return hosts.relays.url(server.id, server.spec.url.rstrip("/"))
+
+
 def _fleet(
-    target: Target, groups: list[Group], folder: Path, tasks: asyncio.TaskGroup, *, pyz: Path | None = None
+    target: Target,
+    hosts: Hosts,
+    groups: list[Group],
+    folder: Path,
+    tasks: asyncio.TaskGroup,
+    *,
+    pyz: Path | None = None,
 ) -> Fleet:
     return Fleet(
         groups,
-        Endpoint.of(target, target.model or ""),
+        Endpoint.of(target, target.model or "", hosts.relays.clients_door),
         run_id=secrets.token_hex(4),
         seed=1,
         pyz=pyz or folder / "none",
@@ -292,6 +317,8 @@ def _fleet(
         clock=SystemClock(),
         tasks=tasks,
         named=[group.name for group in groups] if library.load_pack(target.router_engine).value.rid else (),
+        load=hosts.load,
+        broke=hosts.relays.clients_broke,
     )
 
 

@@ -150,6 +150,7 @@ def _execute(
         for line in gave_way:
             note(f"pdchaos: {line}")
         target = opened.start(folder.logs, note)
+    hosts.relay(target, run=stamp.run_id)
     packs = {name: library.load_pack(name) for name in {target.engine, target.router_engine}}
     reach(scenario, target, {name: pack.value for name, pack in packs.items()}, hosts)
     unmet = unmet_requirements(scenario, target, {name: pack.value for name, pack in packs.items()})

@@ -194,7 +194,11 @@ class Run:
     # ------------------------------------------------------------------------------------------ stages
 
     async def _staged(self) -> tuple[RunStatus, str]:
-        async with make_http(self._setup.target.tls) as http, recorded(self._setup.hosts, self._bus.emit):
+        setup = self._setup
+        async with (
+            make_http(setup.target.tls, setup.hosts.relays) as http,
+            recorded(setup.hosts, self._bus.emit),
+        ):
             try:
                 found = await self._or_stop(
                     discover(
@@ -227,6 +231,7 @@ class Run:
                     run_id=self._setup.run_id,
                     servers=self._setup.target.servers,
                     hosts=self._setup.hosts,
+                    router_pid=found.router.node.pid,
                     health={node.node.id: node.health for node in found.nodes if node.health},
                     http=http,
                     headers=found.headers,
@@ -397,10 +402,10 @@ class Run:
     # ------------------------------------------------------------------------------------------ inside
 
     def _fleet(self, found: Discovery, tasks: asyncio.TaskGroup) -> Fleet:
-        setup = self._setup
+        setup, relays = self._setup, self._setup.hosts.relays
         return Fleet(
             setup.scenario.load,
-            Endpoint.of(setup.target, found.model),
+            Endpoint.of(setup.target, found.model, relays.clients_door),
             run_id=setup.run_id,
             seed=setup.scenario.seed,
             pyz=setup.pyz,
@@ -410,6 +415,8 @@ class Run:
             tasks=tasks,
             named={step.kill.group for step in setup.scenario.timeline if step.kill and step.kill.how == "abort-api"},
             owners=setup.owners if setup.plan.content != "unchecked" else None,
+            load=setup.hosts.load,
+            broke=relays.clients_broke,
         )
 
     def _asking(self, found: Discovery) -> Asking:

@@ -65,7 +65,6 @@ def _wave(case: Case, cycle: int, fault: ev.PlannedFault) -> WaveVerdict:
     told = {answer for answer, _ in answers}
     landed = Answer.NO if Answer.NO in told else Answer.UNKNOWN if Answer.UNKNOWN in told else Answer.YES
     hit = fired or ev.WaveFired(t_ns=0, wave=fault.id, how=fault.how, ordered_ns=0)
-    spread = None if hit.first_ns is None or hit.last_ns is None else (hit.last_ns - hit.first_ns) / 1e6
     return WaveVerdict(
         wave=fault.id,
         cycle=cycle,
@@ -75,12 +74,16 @@ def _wave(case: Case, cycle: int, fault: ev.PlannedFault) -> WaveVerdict:
         phases=dict(sorted(census.phases.items())) if census else {},
         sessions=hit.sessions,
         sockets=hit.sockets,
-        spread_ms=spread,
+        spread_ms=_apart_ms(hit.first_ns, hit.last_ns),
         server_aborts=aborts,
         landed=landed,
         unmet=tuple(text for answer, text in answers if answer is not Answer.YES),
         fin=hit.fin,
         rst=hit.rst,
+        router_watched=hit.router_watched,
+        router_closed=hit.router_closed,
+        router_unknown=hit.router_unknown,
+        router_spread_ms=_apart_ms(hit.router_first_ns, hit.router_last_ns),
         ends=_ends(facts, cycle, fault),
     )
 
@@ -91,6 +94,10 @@ def _ends(facts: Facts, cycle: int, fault: ev.PlannedFault) -> dict[str, int]:
         return {}
     seen = [step.measured for step in facts.steps if _stage(step, cycle, fault, "verified")]
     return {how: int(number) for measured in seen[-1:] for how, number in measured.items() if number.isdecimal()}
+
+
+def _apart_ms(first_ns: int | None, last_ns: int | None) -> float | None:
+    return None if first_ns is None or last_ns is None else (last_ns - first_ns) / 1e6
 
 
 def _happened(facts: Facts, cycle: int, fault: ev.PlannedFault, fired: ev.WaveFired | None) -> tuple[Answer, str]:

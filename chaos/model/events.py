@@ -350,7 +350,11 @@ class WaveCensus(Event, frozen=True, kw_only=True, omit_defaults=True, tag="wave
 
 
 class WaveFired(Event, frozen=True, kw_only=True, omit_defaults=True, tag="wave.fired"):
-    """One fault against many sessions at once: when it was ordered, and when it reached the first and last of them."""
+    """One fault against many sessions at once: when it was ordered, and when it reached the first and last of them.
+
+    `router_*` is what the router's own kernel saw: of how many connections, how many ended, and when the first and the
+    last did; `router_closed` is None where nobody could look, and `router_unknown` says why.
+    """
 
     wave: str
     how: str
@@ -361,6 +365,11 @@ class WaveFired(Event, frozen=True, kw_only=True, omit_defaults=True, tag="wave.
     sockets: int = 0  # open connections hit
     fin: int | None = None  # None: nobody can tell after SIGKILL
     rst: int | None = None
+    router_watched: int = 0
+    router_closed: int | None = None
+    router_first_ns: int | None = None
+    router_last_ns: int | None = None
+    router_unknown: str = ""
 
 
 class FaultStep(Event, frozen=True, kw_only=True, omit_defaults=True, tag="fault.step"):

@@ -78,6 +78,10 @@ class WaveVerdict(Part, frozen=True, kw_only=True):
     rst: int | None = None
     kind: str = "kill"  # of the fault: a kill hits sessions, the others hit nodes
     nodes: tuple[str, ...] = ()  # that it hit
+    router_watched: int = 0  # connections that the router's own kernel showed at the wave,
+    router_closed: int | None = None  # how many of them it then saw ending (None: nobody could look,
+    router_unknown: str = ""  # for this reason),
+    router_spread_ms: float | None = None  # and how far apart the first and the last
     ends: dict[str, int] = {}  # of a poison's own requests: how many ended how, or hang
 
 

@@ -53,8 +53,8 @@ def peers(port: int) -> list[str]:
         raise Trouble("missing", f"sockets cannot be seen: {error.strerror}") from None
 
 
-def _at(port: int) -> set[tuple[str, str]]:
-    return {(row.local, row.remote) for row in rows(state=ESTABLISHED) if row.port == port}
+def _at(port: int, pid: int | str = "self") -> set[tuple[str, str]]:
+    return {(row.local, row.remote) for row in rows(pid, state=ESTABLISHED) if row.port == port}
 
 
 def leaving(
@@ -63,23 +63,33 @@ def leaving(
     *,
     port: int,
     peers: Collection[str] | None = None,
+    ports: Collection[int] | None = None,
+    pid: int | None = None,
     at_most_s: float = 10.0,
     poll_s: float = POLL_S,
 ) -> None:
     """Watch the connections to a local port end, as their server sees it: each is over when it leaves ESTABLISHED.
 
-    `peers` narrows them to those from these other ends. Sends `{"watched": n}` at once: from then on nothing is missed.
-    Ends when all are gone, when stopped, or after `at_most_s` (60 at most), and then sends the same with `left`,
-    `first_ns` and `last_ns` (CLOCK_MONOTONIC of this host at the look that first missed the first and the last of
-    them; absent when none left) and `coarse_ns`, the longest time between two looks: stamps are late by so much.
+    `peers` narrows them to those from these other ends, `ports` to those from these ports of whatever hosts; with `pid`
+    they are looked for in that process's network namespace (a container has its own). Sends `{"watched": n}` at once:
+    from then on nothing is missed. Ends when all are gone, when stopped, or after `at_most_s` (60 at most), and then
+    sends the same with `left`, `first_ns` and `last_ns` (CLOCK_MONOTONIC of this host at the look that first missed the
+    first and the last of them; absent when none left) and `coarse_ns`, the longest time between two looks: stamps are
+    late by so much. Raises Trouble when nothing can be seen.
     """
-    began_ns = time.monotonic_ns()
-    watched = {one for one in _at(port) if peers is None or told(one[1]) in set(peers)}
+    began_ns, space = time.monotonic_ns(), pid or "self"
+    try:
+        there = _at(port, space)
+    except OSError as error:
+        raise Trouble("missing", f"sockets cannot be seen: {error.strerror}") from None
+    watched = {one for one in there if peers is None or told(one[1]) in set(peers)}
+    if ports is not None:
+        watched = {one for one in watched if int(one[1].rpartition(":")[2], 16) in set(ports)}
     send({"watched": len(watched)})
     left, first_ns, last_ns, coarse_ns, before_ns = watched, 0, 0, 0, time.monotonic_ns()
     until_ns = began_ns + int(min(at_most_s, LONGEST_WATCH_S) * 1e9)
     while left and before_ns < until_ns and not stopped.wait(poll_s):
-        there = left & _at(port)
+        there = left & _at(port, space)
         now_ns = time.monotonic_ns()
         coarse_ns, before_ns = max(coarse_ns, now_ns - before_ns), now_ns
         if len(there) < len(left):

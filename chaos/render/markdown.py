@@ -10,7 +10,7 @@ from chaos.render import words
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from chaos.model.verdict import Verdict
+    from chaos.model.verdict import Verdict, WaveVerdict
 
 MOST_ROWS = 100  # a job summary is limited to 1 MiB, and to patience
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~@])")
@@ -91,7 +91,7 @@ def summary_md(verdict: Verdict) -> str:
                 text(words.census(wave.phases)),
                 str(wave.sessions),
                 "unknown" if wave.server_aborts is None else str(wave.server_aborts),
-                f"{MARKS[words.met_look(wave.landed).tone]} {text(words.landed_words(wave))}",
+                f"{MARKS[words.met_look(wave.landed).tone]} {text(_landed(wave))}",
             ]
             for wave in verdict.waves
         ),
@@ -119,3 +119,8 @@ def summary_md(verdict: Verdict) -> str:
 
 def _answer(look: words.Look) -> str:
     return f"{MARKS[look.tone]} {look.word}"
+
+
+def _landed(wave: WaveVerdict) -> str:
+    router = words.router_words(wave, wave.router_spread_ms)
+    return words.landed_words(wave) + (f"; {router}" if router else "")

@@ -130,6 +130,8 @@ class VerdictPanel:
             yield _Line(words.hit_words(wave), str(ordinal))
             landed = f"{words.landed_words(wave)}, {words.aborts_words(wave)}"
             yield _Line(landed, look.glyph, words.RICH_STYLES[look.tone])
+            if router := words.router_words(wave, wave.router_spread_ms):
+                yield _Line(router)
         if len(self.verdict.waves) > MOST_WAVES:
             rest = self.verdict.waves[MOST_WAVES:]
             landed_too = sum(wave.landed is Answer.YES for wave in rest)

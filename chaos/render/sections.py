@@ -166,7 +166,11 @@ def _wave(ordinal: int, wave: WaveVerdict) -> list[Child]:
         wave.how,
         h("td", h("div", words.census(wave.phases)), bar if total else ""),
         join([hit, *(f", {side}" for side in sides)]),
-        "unknown" if wave.spread_ms is None else f"{words.number(wave.spread_ms)} ms",
+        h(
+            "td",
+            "unknown" if wave.spread_ms is None else f"{words.number(wave.spread_ms)} ms",
+            h("div", words.router_words(wave, wave.router_spread_ms), cls="quiet"),
+        ),
         "unknown" if wave.server_aborts is None else str(wave.server_aborts),
         h("td", mark(words.Look(words.answer_word(wave.landed), *_look(wave.landed))), unmet),
     ]

@@ -226,4 +226,9 @@ def wave(event: ev.WaveFired, census: str) -> str:
     if event.first_ns is not None and event.last_ns is not None:
         spread = f" within {(event.last_ns - event.first_ns) / 1e6:.1f} ms"
     sockets = f", {words.count(event.sockets, 'socket')}" if event.sockets else ""
-    return f"{event.wave}: {event.how} of {words.count(event.sessions, 'session')}{sockets}{spread}: {census}"
+    router_ms = None
+    if event.router_first_ns is not None and event.router_last_ns is not None:
+        router_ms = (event.router_last_ns - event.router_first_ns) / 1e6
+    router = words.router_words(event, router_ms)
+    hit = f"{event.wave}: {event.how} of {words.count(event.sessions, 'session')}{sockets}{spread}: {census}"
+    return f"{hit}; {router}" if router else hit

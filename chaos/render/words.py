@@ -11,6 +11,7 @@ from chaos.model.outcomes import Answer, Cleanup, ExitCode, Outcome, RunStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from chaos.model import events as ev
     from chaos.model.verdict import Cause, PathVerdict, Verdict, WaveVerdict
 
 # C0 and C1 controls but tab and newline, the BOM's relatives and lone surrogates: none may reach a terminal or XML.
@@ -260,6 +261,16 @@ def landed_words(wave: WaveVerdict) -> str:
     }[wave.landed]
     ends = ", ".join(f"{number} {how}" for how, number in wave.ends.items() if number)
     return clean(words + (f" ({'; '.join(wave.unmet)})" if wave.unmet else "") + (f": {ends}" if ends else ""))
+
+
+def router_words(wave: WaveVerdict | ev.WaveFired, spread_ms: float | None) -> str:
+    """How simultaneous a wave was where it arrived, by the router's own kernel; empty where nobody asked it."""
+    if wave.router_closed is None:
+        return clean(f"at the router: unknown ({wave.router_unknown})") if wave.router_unknown else ""
+    of = f" of {wave.router_watched}" if wave.router_closed < wave.router_watched else ""
+    noun = "connection" if wave.router_watched == 1 else "connections"
+    within = "" if spread_ms is None else f" within {number(spread_ms)} ms"
+    return f"{wave.router_closed}{of} {noun} gone at the router{within}"
 
 
 def axes_words(verdict: Verdict) -> str:

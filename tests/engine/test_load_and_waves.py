@@ -17,7 +17,7 @@ from servers import HeldServer
 
 from chaos.engine.faults.kit import FaultKit
 from chaos.engine.faults.registry import prepare
-from chaos.engine.hosts import Here, HostLost
+from chaos.engine.hosts import Here, HostLost, Hosts
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import SATURATE_EVERY_S, SATURATE_STEP, Fleet
 from chaos.engine.ports import SystemClock
@@ -27,6 +27,7 @@ from chaos.engine.timeline import Timeline
 from chaos.model import events as ev
 from chaos.model.faults import Kill, Sham
 from chaos.model.scenario import Arrival, Group, Saturate, Step
+from chaos.model.target import Server, ServerSpec
 
 sys.path.append(str(Path(__file__).parent.parent / "outpost"))
 from relays import relayed
@@ -79,6 +80,7 @@ async def loaded(
             if relays is not None:
                 relays.append(relay)
             door = str(tmp_path / "door")
+        there = (host or Elsewhere()) if way == "remote" else Here()
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         fleet = Fleet(
             list(groups),
@@ -91,7 +93,7 @@ async def loaded(
             clock=SystemClock(),
             tasks=tasks,
             named=named,
-            load=(host or Elsewhere()) if way == "remote" else None,
+            load=there if way == "remote" else None,
             broke=broke,
         )
         async with make_http() as http:
@@ -101,6 +103,8 @@ async def loaded(
                 emit=events.append,
                 clock=SystemClock(),
                 http=http,
+                servers=(Server("router-0", "router", ServerSpec(url=server.url)),),
+                hosts=Hosts({"router-0": there}, there),
                 abort_urls=(server.url + "/abort_request",),
             )
             await fleet.start_groups()
@@ -140,6 +144,8 @@ async def test_a_wave_hits_every_session_and_is_verified_by_the_kernel(tmp_path,
         assert (ev.AimCheck(name="waiting", op=">=", want=10, got=12.0),) == census.aim
         assert (12, how) == (fired.sockets, fired.how)
         assert fired.ordered_ns <= fired.first_ns <= fired.last_ns
+        assert (12, 12, "") == (fired.router_watched, fired.router_closed, fired.router_unknown)
+        assert fired.ordered_ns <= fired.router_first_ns <= fired.router_last_ns <= fired.ordered_ns + 5_000_000_000
         assert [("applied", True), ("verified", True)] == [(s.stage, s.ok) for s in of(events, ev.FaultStep)]
         (verified,) = [step.measured for step in of(events, ev.FaultStep) if step.stage == "verified"]
         assert ("12", "0") == (verified["connections"], verified["still_established"])
@@ -148,6 +154,19 @@ async def test_a_wave_hits_every_session_and_is_verified_by_the_kernel(tmp_path,
         ended = of(events, ev.RequestEnded)
         await until(lambda: len(of(events, ev.RequestEnded)) == 12, "every request is accounted for")
         assert {"fault"} == {end.ended_by for end in ended}
+
+
+@pytest.mark.parametrize(
+    ("port", "why"), [(9, "none of these connections"), (None, "router's host")], ids=["elsewhere", "unknown"]
+)
+async def test_where_the_router_cannot_be_looked_at_its_view_is_unknown(tmp_path, pyz, port, why) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == 12, "all sessions wait")
+        routers = (Server("router-0", "router", ServerSpec(url=f"http://127.0.0.1:{port}")),) if port else ()
+        await prepare(kill("sigkill"), replace(kit, servers=routers)).inject()
+        (fired,) = of(events, ev.WaveFired)
+        assert (12, None) == (fired.sockets, fired.router_closed)
+        assert why in fired.router_unknown
 
 
 async def test_impatient_clients_give_up_by_themselves_and_that_is_verified_by_the_kernel(tmp_path, pyz) -> None:
@@ -363,7 +382,7 @@ async def test_the_next_cycle_has_fresh_sessions_and_keeps_the_bystanders(tmp_pa
         await prepare(kill("sigkill"), kit).inject()
         await until(lambda: server.waiting == 2, "the server has noticed")
         await kit.fleet.start_groups()
-        await until(lambda: server.waiting == 14, "a new set waits")
+        await until(lambda: server.waiting == kit.fleet.open_requests == 14, "a new set waits")
         assert stays == kit.fleet.agent("bystanders").pid
         sessions = {event.session for event in of(events, ev.RequestStarted) if event.group == "agents"}
         assert set(range(24)) == sessions

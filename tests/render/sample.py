@@ -260,7 +260,8 @@ class _Run:
             stream.add(ev.FaultStep, at_s, fault="wave", kind="kill", stage=stage, ok=True, measured=measured)
         stream.add(ev.WaveFired, at_s + 0.012, wave="wave", how="sigkill", ordered_ns=stream.ns(at_s),
                    first_ns=stream.ns(at_s + 0.001), last_ns=stream.ns(at_s + 0.009), sessions=60,
-                   sockets=60)  # fmt: skip
+                   sockets=60, router_watched=60, router_closed=60, router_first_ns=stream.ns(at_s + 0.002),
+                   router_last_ns=stream.ns(at_s + 0.0102))  # fmt: skip
         for room in range(43):
             line = f"[19:30:14] Decode handshake failed for room={room} with exception Aborted by AbortReq."
             for node in ("prefill-0", "decode-0"):
@@ -370,7 +371,8 @@ def wedged_verdict() -> Verdict:
         waves=(
             WaveVerdict(wave="wave", cycle=1, how="sigkill", sessions=60, sockets=60,
                         phases={"connecting": 0, "waiting": 43, "streaming": 17, "thinking": 0},
-                        spread_ms=8.0, server_aborts=43, landed=Answer.YES),
+                        spread_ms=8.0, server_aborts=43, landed=Answer.YES,
+                        router_watched=60, router_closed=60, router_spread_ms=8.2),
         ),
         wedge=Wedge(total=True, silent=True, confirmed=True, side="prefill", paths=PATHS),
         causes=(
@@ -468,7 +470,16 @@ def unknown_verdict() -> Verdict:
         ),
         paths=tuple(PathVerdict(path=path, serves=Answer.UNKNOWN) for path in PATHS),
         waves=tuple(
-            msgspec.structs.replace(wave, landed=Answer.UNKNOWN, server_aborts=None, spread_ms=None, phases={})
+            msgspec.structs.replace(
+                wave,
+                landed=Answer.UNKNOWN,
+                server_aborts=None,
+                spread_ms=None,
+                phases={},
+                router_closed=None,
+                router_spread_ms=None,
+                router_unknown="its host shows none of these connections",
+            )
             for wave in base.waves
         ),
         wedge=None,

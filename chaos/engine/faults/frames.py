@@ -20,8 +20,8 @@ import msgspec
 
 from chaos.engine.faults.life import Measured, NodeFault, NotApplied
 from chaos.engine.faults.push import NotDelivered, push
+from chaos.engine.hosts.relays import bootstrap_url
 from chaos.engine.probes.http import TRANSPORT_ERRORS, describe
-from chaos.engine.probes.pairs import host_of
 
 if TYPE_CHECKING:
     from chaos.engine.faults.kit import FaultKit
@@ -92,7 +92,7 @@ class FrameFault(NodeFault):
         spec, http = server.spec, self.kit.http
         if spec.bootstrap_port is None or http is None:
             raise NotApplied(f"{server.id}: the target gives no bootstrap_port, so its control socket cannot be found")
-        url = f"http://{spec.bootstrap_host or host_of(spec.url)}:{spec.bootstrap_port}{ROUTE}"
+        url = self.kit.hosts.relays.url(server.id, bootstrap_url(spec) + ROUTE)
         try:
             async with asyncio.timeout(ASK_S):
                 response = await http.get(url)

@@ -45,6 +45,7 @@ class FaultKit:
     run_id: str = ""
     servers: tuple[Server, ...] = ()
     hosts: Hosts = field(default_factory=lambda: Hosts({}, Here()))  # where the servers are
+    router_pid: int | None = None  # on its host, where it is known
     health: Mapping[str, HealthSource] = field(default_factory=dict)  # by node
     http: httpx.AsyncClient | None = None
     headers: Mapping[str, str] = field(default_factory=dict)  # of requests to the target

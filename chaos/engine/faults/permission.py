@@ -49,11 +49,8 @@ def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack], hosts: 
     """Raise `Refused` when a process that a step acts on cannot be found or may not be signalled. Blocks."""
     for step in scenario.timeline:
         action = step.action
-        if isinstance(action, Kill) and action.how == "blackhole" and (why := blackhole.why_impossible()):
-            raise Refused(
-                f"{step.id}: no connection of this machine can be made a black hole: {why}",
-                hint="it takes Linux and socket filters; how: stall needs neither",
-            )
+        if isinstance(action, Kill) and action.how == "blackhole":
+            _demand_black_hole(step.id, hosts)
         if not isinstance(action, Signal | Restart):
             continue
         for server in matching(action.where, target.servers):
@@ -80,6 +77,21 @@ def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack], hosts: 
                     f"{step.id}: this user may not send signals to {server.id}",
                     hint="be the user of the servers there, or root (`ssh: {sudo: true}`)",
                 )
+
+
+def _demand_black_hole(step: str, hosts: Hosts) -> None:
+    """Raise `Refused` when agents cannot make a black hole of a connection; of another machine only trying tells."""
+    if hosts.relays.clients_door is not None:
+        raise Refused(
+            f"{step}: a black hole takes the TCP connections of the clients, and with `via: tunnel` they are a relay's",
+            hint="use `via: remote`, or how: stall",
+        )
+    why = "" if hosts.load.remote else blackhole.why_impossible()
+    if why:
+        raise Refused(
+            f"{step}: no connection of this machine can be made a black hole: {why}",
+            hint="it takes Linux and socket filters; how: stall needs neither",
+        )
 
 
 def _nodes(step: str, action: NodeAction, target: Target) -> Sequence[Server]:

@@ -11,9 +11,12 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from chaos.engine.faults.census import tell_census
 from chaos.engine.faults.life import Fault, Measured, NotApplied
 from chaos.engine.faults.sockets import connections_of, still_established
+from chaos.engine.faults.spread import RouterWatch
 from chaos.engine.load.census import OPEN_PHASES
 from chaos.model import events as ev
 
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from chaos.engine.load.process import Killed
     from chaos.model.faults import Kill
 
+AT_ONCE = ("sigkill", "rst", "fin", "cancel")
+"""Ways of ending sessions all at the same moment; clients that lose patience do so one by one."""
 SOCKETS_GONE_S = 5.0
 """The kernel closes 1000 sockets in about 10 ms; a machine that starves needs longer."""
 
@@ -85,8 +90,22 @@ class Wave(ClientFault):
         self._held = await connections_of(agent.host, agent.pid, unix=bool(agent.config.unix_socket))
         if self._held is not None:
             self._held -= agent.own_sockets
-        shot = await (self._sigkill(agent) if self.kill.how == "sigkill" else self._from_inside(agent))
-        self.kit.emit(shot)
+        watch = await RouterWatch.begin(self.kit, agent) if self.kill.how in AT_ONCE else RouterWatch()
+        try:
+            shot = await (self._sigkill(agent) if self.kill.how == "sigkill" else self._from_inside(agent))
+        finally:
+            seen = await watch.end()
+        self.kit.emit(
+            msgspec.structs.replace(
+                shot,
+                t_ns=self.kit.clock.now_ns(),
+                router_watched=seen.watched,
+                router_closed=seen.closed,
+                router_first_ns=seen.first_ns,
+                router_last_ns=seen.last_ns,
+                router_unknown=seen.unknown if self.kill.how in AT_ONCE else "",
+            )
+        )
         return Measured(
             ok=shot.sockets > 0,
             facts={"sessions": str(shot.sessions), "connections": str(shot.sockets)},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from chaos.engine.hosts.connect import Ways
 from chaos.engine.hosts.here import Here
 from chaos.engine.hosts.place import resolve
+from chaos.engine.hosts.relays import Relays
 from chaos.engine.hosts.remote import Remote
 from chaos.model.errors import Refused, Unfit, UsageError, UserError
 
@@ -35,6 +36,8 @@ class Hosts:
         self._ways = ways
         self.load = load
         """Where agents run."""
+        self.relays = Relays()
+        """How requests reach the servers; directly until `relay` was called."""
 
     @classmethod
     def here(cls, target: Target) -> Hosts:
@@ -87,6 +90,10 @@ class Hosts:
         by_server = {server: host for server, host in wanted.items() if host and server not in failures}
         return cls(by_server, load if load and LOAD not in failures else here, ways), failures
 
+    def relay(self, target: Target, *, run: str) -> None:
+        """Have requests go as the target's `via` says. Raises Unfit."""
+        self.relays = Relays.open(target, self, run=run)
+
     def at(self, server: str) -> Host:
         """The host of a server, by its id."""
         return self._by_server[server]
@@ -102,6 +109,7 @@ class Hosts:
 
     def close(self) -> None:
         """Let go of all of them, at once; a few seconds at most."""
+        self.relays.close()
         closing = [threading.Thread(target=host.close, name="ssh-close", daemon=True) for host in self.all]
         for thread in closing:
             thread.start()

@@ -91,6 +91,15 @@ class Relays:
         entry = self.entries.get(urlsplit(url).netloc)
         return entry is not None and entry.relay.broke(from_ns, to_ns)
 
+    @property
+    def clients_door(self) -> str | None:
+        """The Unix socket through which agents on this machine reach the router; None where they do so directly."""
+        return self.clients.door.path if self.clients else None
+
+    def clients_broke(self, from_ns: int, to_ns: int) -> bool:
+        """Whether that way broke between two moments."""
+        return self.clients is not None and self.clients.relay.broke(from_ns, to_ns)
+
     def silences(self) -> list[tuple[int, int]]:
         """When nothing came through one of them, since this was last asked."""
         return [silence for relay in self._relays for silence in relay.silences()]

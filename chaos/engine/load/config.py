@@ -39,11 +39,12 @@ class Endpoint:
     tls: Tls = field(default_factory=Tls)
 
     @classmethod
-    def of(cls, target: Target, model: str) -> Endpoint:
+    def of(cls, target: Target, model: str, unix_socket: str | None = None) -> Endpoint:
         """The router of a target."""
         return cls(
             base_url=target.router.url,
             model=model,
+            unix_socket=unix_socket,
             api_key=look_up(target.api_key),
             headers=header_values(target.headers),
             tls=target.tls,

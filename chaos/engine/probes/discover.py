@@ -98,7 +98,7 @@ async def discover(
     inquiry = Inquiry(http, headers, plan.time_scale)
     servers = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in target.servers]
     async with asyncio.TaskGroup() as group:
-        looks = [group.create_task(_look(*server, inquiry, hosts.at(server[0]))) for server in servers]
+        looks = [group.create_task(_look(*server, inquiry, hosts)) for server in servers]
     looked = [look.result() for look in looks]
     problems = [problem for one in looked for problem in one.problems]
     if problems:
@@ -132,14 +132,14 @@ def _pack(packs: Mapping[str, Pack], target: Target, role: ev.Role) -> Pack:
     return packs[name]
 
 
-async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry: Inquiry, host: Host) -> _Looked:
-    base_url = spec.url.rstrip("/")
+async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry: Inquiry, hosts: Hosts) -> _Looked:
+    host, base_url = hosts.at(name), hosts.relays.url(name, spec.url.rstrip("/"))
     said = await inquiry.ask(base_url, pack.endpoints)
     notes = [f"{name}: {note}" for note in said.notes]
-    problems = _server_problems(name, role, base_url, said)
+    problems = _server_problems(name, role, spec.url, said)
     version = said.info.version or ""
     health = HealthSource(node=name, base_url=base_url, endpoints=said.liveness) if said.liveness else None
-    metrics = await _metrics(name, role, spec, pack, version, inquiry, notes, problems)
+    metrics = await _metrics(name, role, spec, pack, version, inquiry, hosts, notes, problems)
     logs = await _logs(name, role, spec, pack, version, host, notes, problems)
     process = await _process(name, spec, host, notes, problems)
     observes = {"liveness": health, "metrics": metrics, "log": logs, "process": process}
@@ -168,12 +168,12 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
     return _Looked(found, notes, problems)
 
 
-def _server_problems(name: str, role: ev.Role, base_url: str, said: Said) -> list[str]:
+def _server_problems(name: str, role: ev.Role, url: str, said: Said) -> list[str]:
     if said.silent:
-        return [f"{name} at {base_url} does not answer ({said.silent})"]
+        return [f"{name} at {url} does not answer ({said.silent})"]
     mode = said.info.disaggregation_mode
     if role != "router" and mode is not None and mode != role:
-        return [f"{name} at {base_url} says that its disaggregation mode is {mode!r}, not {role!r}"]
+        return [f"{name} at {url} says that its disaggregation mode is {mode!r}, not {role!r}"]
     return []
 
 
@@ -188,6 +188,7 @@ async def _metrics(
     pack: Pack,
     version: str,
     inquiry: Inquiry,
+    hosts: Hosts,
     notes: list[str],
     problems: list[str],
 ) -> MetricsSource | None:
@@ -197,14 +198,15 @@ async def _metrics(
     if not (url and wanted):
         notes.append(f"{name}: no metrics (none are known)")
         return None
-    error = await inquiry.metrics_error(url)
+    asked = hosts.relays.url(name, url)
+    error = await inquiry.metrics_error(asked)
     if error and spec.metrics:
         problems.append(f"{name}: no metrics at {url} ({error})")
         return None
     if error:
         notes.append(f"{name}: no metrics ({error})")
         return None
-    return MetricsSource(node=name, url=url, wanted=wanted, instance_labels=frozenset(pack.instance_labels))
+    return MetricsSource(node=name, url=asked, wanted=wanted, instance_labels=frozenset(pack.instance_labels))
 
 
 async def _logs(

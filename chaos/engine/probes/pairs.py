@@ -47,7 +47,7 @@ def rendezvous(prefill: FoundNode) -> Rendezvous | None:
     """Where decode finds this prefill; None when the target does not tell its bootstrap port."""
     if prefill.spec.bootstrap_port is None:
         return None
-    return Rendezvous(host=prefill.spec.bootstrap_host or host_of(prefill.base_url), port=prefill.spec.bootstrap_port)
+    return Rendezvous(host=prefill.spec.bootstrap_host or host_of(prefill.spec.url), port=prefill.spec.bootstrap_port)
 
 
 def host_of(url: str) -> str:
