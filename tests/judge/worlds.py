@@ -140,6 +140,21 @@ def spoken(draw: st.DrawFn) -> Play:
     return told.recovered(draw(st.integers(5, 12)))
 
 
+@st.composite
+def hung_up(draw: st.DrawFn) -> Play:
+    """A wave, queues that hold something, and users on whom we hang up in the teardown; tokens while idle, perhaps."""
+    told = play().load(3).wave()
+    told.backlog["prefill-0"] = draw(st.sampled_from([0.0, 2.0, 4.0]))
+    told.recovered(draw(st.integers(5, 45))).phase("teardown").go(draw(st.integers(0, 6)))
+    told.backlog["prefill-0"] = draw(st.sampled_from([told.backlog["prefill-0"], 0.0, 4.0]))
+    for session in range(draw(st.integers(0, 3))):
+        sent = draw(st.sampled_from([12.0, 16.0, told.now - 1]))
+        told.hang_up(session, sent=sent, tokens=draw(st.sampled_from([0, 0, 5])))
+    told.go(draw(st.integers(1, 16)))
+    told.token_rate = draw(st.sampled_from([0.0, 0.0, 300.0]))
+    return told
+
+
 def _misfortunes(draw: st.DrawFn, told: Play, nodes: tuple[str, ...]) -> None:
     if not draw(st.integers(0, 4)):
         told.fatal()
@@ -187,7 +202,7 @@ def by_hand(draw: st.DrawFn, events: Journal) -> Journal:
     return Journal(numbered(sorted(out, key=lambda e: (e.t_ns, isinstance(e, ev.RunEnded)))))
 
 
-plays = st.one_of(waves(), waves(), node_faults(), spoken())
+plays = st.one_of(waves(), waves(), node_faults(), spoken(), hung_up())
 
 
 @st.composite
