@@ -28,7 +28,7 @@ from chaos.engine.pulse import Pulse
 from chaos.engine.secrets import known_secrets, request_headers
 from chaos.engine.timeline import Timeline
 from chaos.journal import JournalWriter
-from chaos.judge import Facts, floors_settle_ns, passes_for, recovery, unsettled_floors, workers_known
+from chaos.judge import Facts, floors_settle_ns, in_vain_s, passes_for, recovery, unsettled_floors, workers_known
 from chaos.model import events as ev
 from chaos.model.errors import HarnessError, PdchaosError, Refused, Unfit
 from chaos.model.faults import Kill, Poison, Sham
@@ -378,7 +378,7 @@ class Run:
 
     def _users_hang(self) -> bool:
         """Whether every open request of users waits in vain for longer than the engine's own timeouts allow."""
-        return self._since(self._pulse.users_ns) > self._plan.watch_s + USERS_HANG_MARGIN_S
+        return self._since(self._pulse.users_ns) > in_vain_s(self._facts) + USERS_HANG_MARGIN_S
 
     async def _clear_up(self, kit: FaultKit) -> None:
         """After hanging up on users: leave nothing of ours open that hangs, too, and have every gauge written anew.

@@ -19,6 +19,7 @@ from chaos.judge.floors import floors_settle_ns, unsettled_floors
 from chaos.judge.latency import latency
 from chaos.judge.paths import passes_for
 from chaos.judge.recovery import PathRecovery, Recovery, recovery
+from chaos.judge.stuck import in_vain_s
 from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge
 from chaos.judge.workers import workers_known
 
@@ -29,6 +30,7 @@ __all__ = [
     "PathRecovery",
     "Recovery",
     "floors_settle_ns",
+    "in_vain_s",
     "is_the_last",
     "judge",
     "judge_campaign",

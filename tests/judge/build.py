@@ -97,6 +97,7 @@ class Play:
     nodes: tuple[str, ...] = ("router-0", "prefill-0", "decode-0")
     observes: tuple[str, ...] = ALL_PROBES
     metrics: tuple[ev.MetricUse, ...] = METRICS
+    timeouts: tuple[ev.EngineTimeout, ...] = ()
     now: float = 0.0
     cycle: int = 0
     reply: Reply = GOOD
@@ -153,6 +154,7 @@ class Play:
                     for n in self.nodes
                 ),
                 paths=self.paths,
+                timeouts=self.timeouts,
                 gauge_lag_s=3.0,
                 metrics=self.metrics,
                 threads=THREADS if self.threads else (),

@@ -310,6 +310,8 @@ OFF: tuple[Off, ...] = (
     Off("stuck.alive_at_the_end", [0] * 9, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[sent before the wave]"),
     Off("stuck._is_stuck", False, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[sent before the wave]"),
     Off("stuck._is_stuck", True, "test_teardown::test_a_queue_that_may_keep_only_what_we_hung_up_on_is_doubt[had a token]"),
+    Off("stuck.in_vain_s", 0.0, "test_teardown::test_a_queue_that_may_keep_only_what_we_hung_up_on_is_doubt[the engine may yet have ended it]"),
+    Off("stuck.in_vain_s", 1000.0, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[waited longer than the engine's timeouts]"),
     Off("stuck._read_anew", False, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[sent before the wave]"),
     Off("stuck._read_anew", True, "test_teardown::test_a_queue_that_may_keep_only_what_we_hung_up_on_is_doubt[nobody asked since]"),
     # threads

@@ -8,6 +8,7 @@ import pytest
 from build import GOOD, HANG, INSIDE, Play, play, waved
 
 from chaos.judge import judge
+from chaos.model import events as ev
 from chaos.model.outcomes import Answer, Outcome
 
 if TYPE_CHECKING:
@@ -52,10 +53,16 @@ def test_a_queue_that_keeps_what_we_hung_up_on_is_doubt(hung_up, outcome):
 
 
 def stuck_since_the_wave(
-    *, sent: float = 14.0, tokens: int = 0, freed: bool = False, asked_s: float = 14.0, watched_s: float = 20.0
+    *,
+    sent: float = 14.0,
+    tokens: int = 0,
+    freed: bool = False,
+    asked_s: float = 14.0,
+    watched_s: float = 20.0,
+    timeout_s: float = 30.0,
 ) -> Verdict:
     """The wave is at 15 s. Three users' requests never end, a queue holds three, and we hang up on them at last."""
-    told = waved()
+    told = waved(timeouts=(ev.EngineTimeout(name="waiting", seconds=timeout_s),))
     told.backlog["prefill-0"] = 3.0
     told.recovered(watched_s).phase("teardown").go(5)
     told.backlog["prefill-0"] = 0.0 if freed else 3.0
@@ -86,6 +93,7 @@ def test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks(whi
     "otherwise",
     [
         pytest.param({"sent": 20.0}, id="sent after the wave"),
+        pytest.param({"sent": 16.0, "watched_s": 40.0, "timeout_s": 90.0}, id="the engine may yet have ended it"),
         pytest.param({"tokens": 1}, id="had a token"),
         pytest.param({"freed": True}, id="the queue was empty once"),
         pytest.param({"asked_s": 4.0}, id="nobody asked since"),
