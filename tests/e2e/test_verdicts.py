@@ -164,3 +164,16 @@ def test_what_a_target_lacks_or_does_not_allow_is_refused_before_anything_is_tou
     refused = pdchaos.run("freeze-worker", "--target", str(strict))
     assert (5, True) == (refused.code, "allow: [kill, signal]" in refused.output)
     assert lab.serves()
+
+
+def test_users_that_hang_are_left_once_no_timeout_can_help_them_and_what_the_fault_stranded_is_a_leak(pdchaos) -> None:
+    options = ("--set", "transfer_ms=500", "--set", "slots=40", "--set", "time_scale=0.05")
+    words = ("restart-decode-under-load", "--target", "lab:sim@stranded-prefill-kv", *options)
+    ran = pdchaos.run(*words, "--with", "load.users.sessions=20", "--with", "observe.baseline=3s")
+    assert ("leaking", 1) == (ran.verdict["outcome"], ran.code)
+    phases = {event["phase"]: event["t_ns"] for event in ran.events if event["type"] == "phase.entered"}
+    left = [event for event in ran.events if event["type"] == "request.ended" and event.get("ended_by") == "harness"]
+    users = min(event["t_ns"] for event in left if event["kind"] == "load")
+    assert phases["teardown"] < users < phases["teardown"] + 60 * 10**9  # they would have waited for 90 s
+    overdue = {event["req"] for event in ran.events if event["type"] == "request.overdue" and event["t_ns"] < users}
+    assert overdue - {event["req"] for event in left if event["t_ns"] > phases["idle"]}  # canaries that hung went, too
