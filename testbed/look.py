@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TIMEOUT_S = 30.0
+_OF_SUDO = "/run/sudo"  # its notes of who has used it: sudo's own, as a log would be
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,8 @@ def _below(folder: Path, device: int) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.stat(follow_symlinks=False).st_dev != device:
+                continue
+            if entry.path == _OF_SUDO:
                 continue
             yield entry.path
             if entry.is_dir(follow_symlinks=False):

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 PRIVATE = tuple(map(Path, ("/tmp", "/var/tmp", "/run", "/dev/shm", "/root", "/home", "/var/log")))  # noqa: S108, a host's
 _MODES = {"/root": "0700", "/tmp": "1777", "/var/tmp": "1777", "/dev/shm": "1777"}  # noqa: S108, as above
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
-UNPRIVILEGED, UNPRIVILEGED_ID = "ops", 20077  # may log in by the same key, and do nothing else
+SUDOER, GUEST = "ops", "guest"
+USERS = {SUDOER: 20077, GUEST: 20078}
+"""They may log in by the same key as root; the one may use sudo, where that is installed, the other nothing."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_ETC = ("passwd", "group", "shadow", "hosts", "hostname")
+_ETC = ("passwd", "group", "shadow", "hosts", "hostname", "sudoers")
 
 
 def _mount(source: str, target: Path, kind: str = "", flags: int = 0, data: str = "") -> None:
@@ -47,9 +49,10 @@ def make_private(folder: HostFolder, *, disk_mb: int, shared: Path, keep: Iterab
     _bind(logs, LOGS)
     for fd in (own, share, logs, *(fd for _, fd in held)):
         os.close(fd)
-    home = Path("/home", UNPRIVILEGED)
-    home.mkdir()
-    os.chown(home, UNPRIVILEGED_ID, UNPRIVILEGED_ID)
+    for user, number in USERS.items():
+        home = Path("/home", user)
+        home.mkdir()
+        os.chown(home, number, number)
     here = HostFolder(HERE)
     for name in _ETC:
         if (here.etc / name).exists() and Path("/etc", name).exists():
@@ -75,15 +78,17 @@ def _is_hidden(path: Path) -> bool:
 
 
 def write_etc(folder: HostFolder, name: str, hosts: dict[str, str]) -> None:
-    """The host's versions of files in /etc: one user more, every host's name. Called before the host starts."""
+    """The host's versions of files in /etc: two users more, every host's name. Called before the host starts."""
     more = {
-        "passwd": f"{UNPRIVILEGED}:x:{UNPRIVILEGED_ID}:{UNPRIVILEGED_ID}::/home/{UNPRIVILEGED}:/bin/sh\n",
-        "group": f"{UNPRIVILEGED}:x:{UNPRIVILEGED_ID}:\n",
-        "shadow": f"{UNPRIVILEGED}:*:19000:0:99999:7:::\n",
+        "passwd": [f"{user}:x:{number}:{number}::/home/{user}:/bin/sh\n" for user, number in USERS.items()],
+        "group": [f"{user}:x:{number}:\n" for user, number in USERS.items()],
+        "shadow": [f"{user}:*:19000:0:99999:7:::\n" for user in USERS],
     }
-    for file, line in more.items():
-        (folder.etc / file).write_text(Path("/etc", file).read_text().rstrip("\n") + "\n" + line)
+    for file, lines in more.items():
+        (folder.etc / file).write_text(Path("/etc", file).read_text().rstrip("\n") + "\n" + "".join(lines))
     (folder.etc / "shadow").chmod(0o600)
+    (folder.etc / "sudoers").write_text(f"root ALL=(ALL) ALL\n{SUDOER} ALL=(ALL) NOPASSWD: ALL\n")
+    (folder.etc / "sudoers").chmod(0o440)
     known = "".join(f"{address} {each}\n" for each, address in hosts.items())
     (folder.etc / "hosts").write_text(f"127.0.0.1 localhost\n{known}")
     (folder.etc / "hostname").write_text(f"{name}\n")

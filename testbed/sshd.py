@@ -29,7 +29,7 @@ def write_config(folder: HostFolder, here: HostFolder, address: str, timezone: s
     zone = f" TZ={timezone}" if timezone else ""
     (folder.etc / "sshd_config").write_text(
         f"Port {SSH_PORT}\nListenAddress {address}\nHostKey {here.host_key}\nPidFile /run/sshd.pid\n"
-        f"AuthorizedKeysFile {here.etc / 'authorized_keys'}\nStrictModes no\n"
+        f"AuthorizedKeysFile {here.etc / 'authorized_keys'}\n"
         "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
         "UsePAM no\nUseDNS no\nPrintMotd no\nPrintLastLog no\nLogLevel VERBOSE\n"
         f"Subsystem sftp internal-sftp\nSetEnv PATH={HOST_PATH}{zone}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from chaos.model.errors import UsageError
 from testbed.bed import Bed, is_up
 from testbed.errors import BedError
 from testbed.folder import REPOSITORY
+from testbed.mounts import GUEST, SUDOER, USERS
 from testbed.needs import missing
 from testbed.plan import LAPTOP
 from testbed.processes import held_files
@@ -75,6 +77,17 @@ def test_every_host_lets_us_in_and_is_a_machine_of_its_own(bed):
         assert int(processes) < 20
         assert f"pid {bed.pid(host)}" == node
         assert home == "/root"
+
+
+def test_users_that_are_not_root_may_log_in_and_one_of_them_may_use_sudo(bed):
+    for user, number in USERS.items():
+        assert f"{number}\n/home/{user}\n" == ssh(bed, "decode-0", "id -u; pwd", options=("-l", user)).stdout
+    administer = "ip link set eth0 mtu 1500"
+    assert "not permitted" in ssh(bed, "decode-0", administer, options=("-l", SUDOER)).stderr
+    if shutil.which("sudo"):
+        assert 0 == ssh(bed, "decode-0", f"sudo -n {administer}", options=("-l", SUDOER)).returncode
+        assert 0 != ssh(bed, "decode-0", f"sudo -n {administer}", options=("-l", GUEST)).returncode
+    assert {} == eventually(bed.leftovers, {})
 
 
 def test_a_request_goes_from_the_laptop_through_the_router_to_both_engines(bed):
