@@ -47,7 +47,7 @@ def _unlogged(facts: Facts) -> list[Cause]:
 
 
 def _rank(hit: LogHit) -> tuple[bool, bool, int, int, int]:
-    return not is_fatal(hit), not hit.upstream, EXPLAINS.index(hit.klass), hit.t_ns, hit.seq
+    return not is_fatal(hit), not hit.upstream, EXPLAINS.index(hit.klass), hit.by_ns, hit.seq
 
 
 def _cause(facts: Facts, hits: list[LogHit]) -> Cause:

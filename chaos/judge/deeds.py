@@ -50,7 +50,7 @@ def dying_words(facts: Facts, hit: ev.LogHit) -> bool:
             for other in facts.steps
             if (other.cycle, other.fault, other.stage) == (step.cycle, step.fault, _MEASURED[step.stage])
         ]
-        if ends and step.t_ns <= hit.t_ns <= max(ends) + DYING_S * SECOND:
+        if ends and step.t_ns <= hit.by_ns <= max(ends) + DYING_S * SECOND:
             return True
     return False
 
@@ -62,7 +62,7 @@ def sent_by_us(facts: Facts, hit: ev.LogHit) -> bool:
     """
     kinds = {fault.id: fault.kind for fault in facts.plan.faults}
     for step in facts.steps:
-        if not step.ok or step.stage != "applied" or step.t_ns > hit.t_ns:
+        if not step.ok or step.stage != "applied" or step.t_ns > hit.by_ns:
             continue
         kind = kinds.get(step.fault, step.kind)
         if (kind == "foreign-frame" and hit.node in step.nodes) or (kind == "restart" and step.reversal == "restart"):

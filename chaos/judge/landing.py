@@ -197,7 +197,7 @@ def server_aborts(case: Case, cycle: int, hit_ns: int) -> int | None:
     unkeyed = dict.fromkeys(ROLES, 0)
     for hit in facts.hits:
         role = facts.role(hit.node) or hit.side
-        if hit.klass != "abort" or role not in keyed or not hit_ns <= hit.t_ns < until:
+        if hit.klass != "abort" or role not in keyed or not hit_ns <= hit.by_ns < until:
             continue
         if hit.key:
             keyed[role].add(hit.key)

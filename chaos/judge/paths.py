@@ -182,7 +182,9 @@ def settled_ns(facts: Facts, window: Window) -> int:
     settled = window.anchor_ns
     if window.disrupted:
         settled += ns(max(plan.settle_s, plan.quiet_s))
-    aborts = [hit.t_ns for hit in facts.hits if hit.klass == "abort" and window.anchor_ns <= hit.t_ns < window.until_ns]
+    aborts = [
+        hit.by_ns for hit in facts.hits if hit.klass == "abort" and window.anchor_ns <= hit.by_ns < window.until_ns
+    ]
     return max([settled, *(at + ns(plan.quiet_s) for at in aborts)])
 
 

@@ -8,6 +8,7 @@ happened; no lab build name and no secret is ever put into an event.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -435,7 +436,10 @@ class Liveness(Event, frozen=True, kw_only=True, omit_defaults=True, tag="livene
 
 
 class LogHit(Event, frozen=True, kw_only=True, omit_defaults=True, tag="log.hit"):
-    """A log line that a pack's signature knows, raw; only the first lines per signature are kept, the rest counted."""
+    """A log line that a pack's signature knows, raw; only the first lines per signature are kept, the rest counted.
+
+    `t_ns` is when it was read, which may be long after it was written: the host was lost, the reader was behind.
+    """
 
     node: str
     stream: str
@@ -450,7 +454,17 @@ class LogHit(Event, frozen=True, kw_only=True, omit_defaults=True, tag="log.hit"
     ends: str = ""  # what it ends: "thread" "process" or nothing
     upstream: str = ""
     fixed_in: str = ""
-    log_time: str = ""
+    log_time: str = ""  # the stamp as written, of the line itself or of the nearest one before it
+    written_ns: int | None = None  # by its own stamp, on our clock; None: it has none, or nobody can understand it
+
+    @property
+    def by_ns(self) -> int:
+        """The latest moment at which it can have been written. Never after it was read."""
+        if self.written_ns is None:
+            return self.t_ns
+        fraction = re.search(r"[.,](\d{1,9})", self.log_time)
+        covers_ns = int(10 ** (9 - len(fraction[1]))) if fraction else 1_000_000_000
+        return min(self.t_ns, self.written_ns + covers_ns)  # a stamp is cut, not rounded
 
 
 class LogCovered(Event, frozen=True, kw_only=True, omit_defaults=True, tag="log.covered"):

@@ -221,7 +221,7 @@ class Record:
             case ev.LogHit():
                 line = event.line[:300] if len(self.hits) < MOST_HIT_LINES else ""
                 title = event.title or event.signature
-                self.hits.append(Hit(event.t_ns, event.seq, event.node, event.klass, title, line, event.count))
+                self.hits.append(Hit(event.by_ns, event.seq, event.node, event.klass, title, line, event.count))
             case ev.LogCovered():
                 self.covered.append(event)
             case ev.ProcessSeen():

@@ -256,7 +256,7 @@ def story(record: Record) -> Html:
             h("td", moment.text, cls=f"tone {moment.tone}"),
             h("td", f"#{moment.seq}" if moment.seq else "", cls="n quiet"),
         ]
-        for moment in record.moments
+        for moment in sorted(record.moments, key=lambda moment: moment.t_ns)  # a log may be read late
     ]
     heads = ["at", "what", "", "event"]
     body: list[Child] = [table(heads, rows[:OPEN_STORY], cls="story")]

@@ -39,9 +39,9 @@ class Story:
 
     def feed(self, event: ev.AnyEvent) -> list[Moment]:
         """The moments that this event makes; usually none."""
+        at_ns = event.by_ns if isinstance(event, ev.LogHit) else event.t_ns
         told = [
-            Moment(event.t_ns, event.seq, what, words.one_line(text, 400), tone)
-            for what, text, tone in self._tell(event)
+            Moment(at_ns, event.seq, what, words.one_line(text, 400), tone) for what, text, tone in self._tell(event)
         ]
         if event.seq and self._seq and event.seq > self._seq + 1:
             lost = event.seq - self._seq - 1

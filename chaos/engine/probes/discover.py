@@ -98,7 +98,7 @@ async def discover(
     inquiry = Inquiry(http, headers, plan.time_scale)
     servers = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in target.servers]
     async with asyncio.TaskGroup() as group:
-        looks = [group.create_task(_look(*server, inquiry, hosts)) for server in servers]
+        looks = [group.create_task(_look(*server, inquiry, hosts, clock)) for server in servers]
     looked = [look.result() for look in looks]
     problems = [problem for one in looked for problem in one.problems]
     if problems:
@@ -132,7 +132,9 @@ def _pack(packs: Mapping[str, Pack], target: Target, role: ev.Role) -> Pack:
     return packs[name]
 
 
-async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry: Inquiry, hosts: Hosts) -> _Looked:
+async def _look(
+    name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry: Inquiry, hosts: Hosts, clock: Clock
+) -> _Looked:
     host, base_url = hosts.at(name), hosts.relays.url(name, spec.url.rstrip("/"))
     said = await inquiry.ask(base_url, pack.endpoints)
     notes = [f"{name}: {note}" for note in said.notes]
@@ -140,7 +142,7 @@ async def _look(name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry:
     version = said.info.version or ""
     health = HealthSource(node=name, base_url=base_url, endpoints=said.liveness) if said.liveness else None
     metrics = await _metrics(name, role, spec, pack, version, inquiry, hosts, notes, problems)
-    logs = await _logs(name, role, spec, pack, version, host, notes, problems)
+    logs = await _logs(name, role, spec, pack, version, host, clock, notes, problems)
     process = await _process(name, spec, host, notes, problems)
     observes = {"liveness": health, "metrics": metrics, "log": logs, "process": process}
     node = ev.Node(
@@ -216,6 +218,7 @@ async def _logs(
     pack: Pack,
     version: str,
     host: Host,
+    clock: Clock,
     notes: list[str],
     problems: list[str],
 ) -> tuple[LogSource, ...]:
@@ -224,6 +227,7 @@ async def _logs(
         notes.append(f"{name}: no log (the target names none)")
         return ()
     signatures = known_signatures(pack, role, version)
+    since_ns = clock.now_ns()
     try:
         looks = msgspec.convert(await host.call("log.probe", sources=[asked(log) for log in spec.log]), list[LogLook])
     except (HostLost, HostTrouble) as why:
@@ -243,6 +247,7 @@ async def _logs(
             host=host,
             signatures=signatures,
             cursors=look.cursors,
+            since_ns=since_ns,
         )
         for n, (log, look) in enumerate(zip(spec.log, looks, strict=True))
     )

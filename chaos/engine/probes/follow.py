@@ -78,7 +78,8 @@ class LogLook(msgspec.Struct, frozen=True):
 class LogSource:
     """A log of a node, where it is, and the signatures that its lines may match.
 
-    `cursors` say where it ended before the run did anything; without them that is when following begins.
+    `cursors` say where it ended before the run did anything, at `since_ns` of our clock; without them that is when
+    following begins.
     """
 
     node: str
@@ -87,6 +88,7 @@ class LogSource:
     host: Host
     signatures: tuple[Signature, ...]
     cursors: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
+    since_ns: int | None = None
 
     @property
     def path(self) -> Path | None:

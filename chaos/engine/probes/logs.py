@@ -16,6 +16,7 @@ import msgspec
 
 from chaos.engine.hosts import HostLost, HostTrouble
 from chaos.engine.probes.follow import LogSource, News, Range, known_lines, ordered
+from chaos.engine.probes.written import Written
 from chaos.model.events import EvidenceLost, LogCovered, LogHit
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class _Feed:
     host: Host
     sources: list[LogSource]
     cursors: list[Cursors]
+    written: list[Written]
     last_look_ns: int
     texts: dict[tuple[int, int], _Text] = field(default_factory=dict)
     name: str = ""  # of the stream that is open
@@ -84,7 +86,14 @@ class LogProbe:
         for source in sources:
             by_host.setdefault(id(source.host), []).append(source)
         self._feeds = [
-            _Feed(mine[0].host, mine, [dict(source.cursors) for source in mine], now_ns) for mine in by_host.values()
+            _Feed(
+                host=mine[0].host,
+                sources=mine,
+                cursors=[dict(source.cursors) for source in mine],
+                written=[Written(now_ns if source.since_ns is None else source.since_ns) for source in mine],
+                last_look_ns=now_ns,
+            )
+            for mine in by_host.values()
         ]
         self._counted: dict[tuple[str, str], _Counted] = {}
         self._counted_ns = self._covered_ns = now_ns
@@ -191,11 +200,11 @@ class LogProbe:
         for span in news.ranges:
             self._cover(source, news.text, text, span)
         for line in news.hits:
-            self._emit(self._hit(source, news.text, line))
+            self._emit(self._hit(feed, news, line))
         for line in news.counted:
             counted = self._counted.setdefault((source.node, source.signatures[line.known].id), _Counted())
             counted.count += line.count
-            counted.sample = self._hit(source, news.text, line)
+            counted.sample = self._hit(feed, news, line)
         if news.blind and not text.blind:
             text.blind_since_ns = feed.last_look_ns
         elif text.blind and not news.blind and not text.whole:
@@ -240,13 +249,17 @@ class LogProbe:
             )
         )
 
-    def _hit(self, source: LogSource, number: int, line: Line) -> LogHit:
+    def _hit(self, feed: _Feed, news: News, line: Line) -> LogHit:
+        source = feed.sources[news.source]
         signature = source.signatures[line.known]
+        written_ns = None
+        if line.dated and news.at is not None:
+            written_ns = feed.written[news.source].at(line.log_time, news.at, feed.host.offset_ns)
         return LogHit(
             t_ns=self._clock.now_ns(),
             src="probe:logs",
             node=source.node,
-            stream=_stream(source, number),
+            stream=_stream(source, news.text),
             signature=signature.id,
             klass=signature.klass,
             line=line.text,
@@ -258,6 +271,7 @@ class LogProbe:
             upstream=signature.upstream,
             fixed_in=signature.fixed_in,
             log_time=line.log_time,
+            written_ns=written_ns,
         )
 
     def _flush_counts(self) -> None:

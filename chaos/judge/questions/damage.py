@@ -148,7 +148,7 @@ def _damaged(case: Case) -> Answered:
     cut_ns = hung_up_ns(facts)
     told = [(one.at_ns, fact(f"{one.what}; we did not do it", one.seqs)) for one in folded(dead)]
     told += [
-        (hit.t_ns, fact(f"{hit.node} logged: {hit.line.strip()[:200]}", [hit.seq]))
+        (hit.by_ns, fact(f"{hit.node} logged: {hit.line.strip()[:200]}", [hit.seq]))
         for hit in _first_of_each_signature(fatal)
     ]
     held = [evidence for at_ns, evidence in told if cut_ns is None or at_ns <= cut_ns]
