@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from functools import cache
 
 _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"])
 _PROGRAMS = {
@@ -15,9 +16,19 @@ _PROGRAMS = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
 }
+_PROBE = """
+PATH=$PATH:/usr/sbin:/sbin
+ip link add name switch type bridge
+ip link add name port0 type veth peer name eth0
+nft add table bridge barrier
+mount -t tmpfs tmpfs /tmp
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+"""
 _TIMEOUT_S = 20.0
 
 
+@cache
 def missing() -> str:
     """Why no bed can be started here, with the remedy; empty when one can."""
     if os.geteuid() != 0:
@@ -26,11 +37,10 @@ def missing() -> str:
     if absent:
         packages = " ".join(sorted({_PROGRAMS[name] for name in absent}))
         return f"not found: {', '.join(absent)} (apt-get install {packages})"
-    tried = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork"]
-    bridge = "ip link add name switch type bridge && ip link add name port0 type veth peer name eth0"
-    told = subprocess.run([*tried, "sh", "-c", bridge], capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
+    command = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "sh", "-ec", _PROBE]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
     if told.returncode:
-        return f"this machine allows no namespaces with bridges: {told.stderr.strip()}"
+        return f"this machine does not allow root what a bed needs: {told.stderr.strip()}"
     return ""
 
 
