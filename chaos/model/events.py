@@ -353,8 +353,8 @@ class WaveCensus(Event, frozen=True, kw_only=True, omit_defaults=True, tag="wave
 class WaveFired(Event, frozen=True, kw_only=True, omit_defaults=True, tag="wave.fired"):
     """One fault against many sessions at once: when it was ordered, and when it reached the first and last of them.
 
-    `router_*` is what the router's own kernel saw: of how many connections, how many ended, and when the first and the
-    last did; `router_closed` is None where nobody could look, and `router_unknown` says why.
+    `router_*` is what the router's own kernel saw: of how many connections, how many ended, and between which two looks
+    at them all of these did; `router_closed` is None where nobody could look, and `router_unknown` says why.
     """
 
     wave: str

@@ -73,9 +73,9 @@ def leaving(
     `peers` narrows them to those from these other ends, `ports` to those from these ports of whatever hosts; with `pid`
     they are looked for in that process's network namespace (a container has its own). Sends `{"watched": n}` at once:
     from then on nothing is missed. Ends when all are gone, when stopped, or after `at_most_s` (60 at most), and then
-    sends the same with `left`, `first_ns` and `last_ns` (CLOCK_MONOTONIC of this host at the look that first missed the
-    first and the last of them; absent when none left) and `coarse_ns`, the longest time between two looks: stamps are
-    late by so much. Raises Trouble when nothing can be seen.
+    sends the same with `left`, `since_ns` (CLOCK_MONOTONIC of this host at the last look that saw all of them),
+    `first_ns` and `last_ns` (at the look that first missed the first and the last; all three absent when none left) and
+    `coarse_ns`, the longest time between two looks: stamps are late by so much. Raises Trouble when nothing is shown.
     """
     began_ns, space = time.monotonic_ns(), pid or "self"
     try:
@@ -87,16 +87,18 @@ def leaving(
         watched = {one for one in watched if int(one[1].rpartition(":")[2], 16) in set(ports)}
     send({"watched": len(watched)})
     left, first_ns, last_ns, coarse_ns, before_ns = watched, 0, 0, 0, time.monotonic_ns()
+    since_ns = began_ns
     until_ns = began_ns + int(min(at_most_s, LONGEST_WATCH_S) * 1e9)
     while left and before_ns < until_ns and not stopped.wait(poll_s):
         there = left & _at(port, space)
         now_ns = time.monotonic_ns()
-        coarse_ns, before_ns = max(coarse_ns, now_ns - before_ns), now_ns
+        coarse_ns = max(coarse_ns, now_ns - before_ns)
         if len(there) < len(left):
+            since_ns = since_ns if first_ns else before_ns
             first_ns, last_ns = first_ns or now_ns, now_ns
-        left = there
+        left, before_ns = there, now_ns
     seen: dict[str, int] = {"watched": len(watched), "left": len(left), "coarse_ns": coarse_ns}
-    send({**seen, "first_ns": first_ns, "last_ns": last_ns} if first_ns else seen)
+    send({**seen, "since_ns": since_ns, "first_ns": first_ns, "last_ns": last_ns} if first_ns else seen)
 
 
 OPS: dict[str, Callable[..., object]] = {"connections": connections, "still_open": still_open, "peers": peers}

@@ -18,6 +18,7 @@ from servers import HeldServer
 from chaos.engine.faults.kit import FaultKit
 from chaos.engine.faults.registry import prepare
 from chaos.engine.hosts import Here, HostLost, Hosts
+from chaos.engine.load import messages as msg
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import SATURATE_EVERY_S, SATURATE_STEP, Fleet
 from chaos.engine.ports import SystemClock
@@ -474,6 +475,16 @@ async def test_requests_of_a_host_that_is_lost_are_ended_by_us_and_their_agent_g
         server.gate.set()
         server.finish.set()
         await until(lambda: not psutil.pid_exists(pid), "the agent ends by itself")
+
+
+def test_what_a_host_stamps_is_told_on_our_clock_and_what_it_counts_is_left_alone() -> None:
+    start = msg.Start(t=5, req="r", session=1, round=0, path="routed", intended=3, sent=4)
+    end = msg.End(t=9, req="r", session=1, round=0, path="routed", sent=4, first=None, last=8)
+    beat = msg.Beat(t=7, lag_max_ms=1.0, intended=3)
+    told = [msg.shifted(one, 100) for one in (start, end, beat)]
+    assert (105, 103, 104) == (told[0].t, told[0].intended, told[0].sent)
+    assert (109, 104, None, 108) == (told[1].t, told[1].sent, told[1].first, told[1].last)
+    assert (107, 3) == (told[2].t, told[2].intended)
 
 
 async def test_what_breaks_with_our_own_way_is_not_held_against_the_target(tmp_path, pyz) -> None:

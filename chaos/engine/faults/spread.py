@@ -27,13 +27,19 @@ GONE_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What was seen: how many of those watched ended, and when the first and the last did (ns of our clock)."""
+    """What was seen: how many of those watched ended, and between which moments all of these did (ns of our clock)."""
 
     watched: int = 0
     closed: int | None = None
     first_ns: int | None = None
     last_ns: int | None = None
     unknown: str = ""
+
+    def since(self, ordered_ns: int) -> int | None:
+        """The first moment narrowed down: nothing ends by a wave before it is ordered."""
+        if self.first_ns is None or self.last_ns is None:
+            return None
+        return min(max(self.first_ns, ordered_ns), self.last_ns)
 
 
 class RouterWatch:
@@ -90,5 +96,5 @@ class RouterWatch:
             return Spread(self._watched, unknown=str(why) or "its host told nothing")
         finally:
             await stream.aclose()
-        first, last = (None if at is None else at + self._offset_ns for at in map(seen.get, ("first_ns", "last_ns")))
+        first, last = (None if at is None else at + self._offset_ns for at in map(seen.get, ("since_ns", "last_ns")))
         return Spread(self._watched, self._watched - seen["left"], first, last)

@@ -101,7 +101,7 @@ class Wave(ClientFault):
                 t_ns=self.kit.clock.now_ns(),
                 router_watched=seen.watched,
                 router_closed=seen.closed,
-                router_first_ns=seen.first_ns,
+                router_first_ns=seen.since(shot.ordered_ns),
                 router_last_ns=seen.last_ns,
                 router_unknown=seen.unknown if self.kill.how in AT_ONCE else "",
             )

@@ -119,12 +119,17 @@ Message = Hello | Start | End | Wave | Held | Beat | Declined | Bye
 
 decode = msgspec.json.Decoder(Message).decode
 
-_STAMPS = ("t", "intended", "sent", "first", "last", "ordered")
+_STAMPS: dict[type[Message], tuple[str, ...]] = {
+    Start: ("intended", "sent"),
+    End: ("sent", "first", "last"),
+    Wave: ("ordered", "first", "last"),
+}
+"""Besides `t`, which all of them have."""
 
 
 def shifted(message: Message, by_ns: int) -> Message:
     """The same with all its stamps on another clock."""
     if not by_ns:
         return message
-    stamps = {name: getattr(message, name, None) for name in _STAMPS}
+    stamps = {name: getattr(message, name) for name in ("t", *_STAMPS.get(type(message), ()))}
     return msgspec.structs.replace(message, **{n: at + by_ns for n, at in stamps.items() if at is not None})
