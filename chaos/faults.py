@@ -19,6 +19,8 @@ measured to have taken effect raises `NotLanded`, for a test that goes on would 
         ...
     async with faults.foreign_frame(target), faults.abort_frame(target):
         ...
+    async with faults.partition(target, role="decode", peers="prefill"):   # on their hosts, over SSH
+        ...
     async with faults.poison(target, "n2", count=3) as asked:
         print(asked.measured)   # {'refused with HTTP 400': '3', 'hanging': '0'}
 """
@@ -59,7 +61,22 @@ if TYPE_CHECKING:
     from chaos.model.pack import Pack
     from chaos.model.target import Server, Target
 
-__all__ = ["NotLanded", "Played", "abort_frame", "clients", "foreign_frame", "kill", "poison", "restart", "signal"]
+__all__ = [
+    "NotLanded",
+    "Played",
+    "abort_frame",
+    "clients",
+    "delay",
+    "foreign_frame",
+    "kill",
+    "loss",
+    "partition",
+    "poison",
+    "port_block",
+    "rate",
+    "restart",
+    "signal",
+]
 
 GROUP = "clients"
 
@@ -130,6 +147,49 @@ async def restart(
     """Replace nodes' processes by the commands of the target file, or as `restarter` can (a running lab)."""
     action = {"where": _given(role=role, node=node, mode=mode), **_given(**{"as": variant})}
     async with _play(target, {"restart": action}, restarter=restarter) as played:
+        yield played
+
+
+@asynccontextmanager
+async def partition(
+    target: Target, *, role: str, peers: str, direction: str = "both", **which: Any
+) -> AsyncIterator[Played]:
+    """Let no packet pass between nodes of a role and their `peers` (a role); or none `in` or `out`, as seen from them.
+
+    This and what follows take `node`, `mode`, `peer_node` and `peer_mode`, to mean some nodes only.
+    """
+    async with _play(target, {"partition": {**_ends("from", role, peers, **which), "direction": direction}}) as played:
+        yield played
+
+
+@asynccontextmanager
+async def port_block(target: Target, port: int | str, *, role: str, peers: str, **which: Any) -> AsyncIterator[Played]:
+    """Have a port of nodes (`bootstrap`, `http` or a number) not answer their peers."""
+    async with _play(target, {"port_block": {**_ends("from", role, peers, **which), "port": port}}) as played:
+        yield played
+
+
+@asynccontextmanager
+async def loss(target: Target, percent: float, *, role: str, peers: str, **which: Any) -> AsyncIterator[Played]:
+    """Lose so many of the packets that come to nodes from their peers."""
+    async with _play(target, {"loss": {**_ends("from", role, peers, **which), "percent": float(percent)}}) as played:
+        yield played
+
+
+@asynccontextmanager
+async def rate(target: Target, bit_per_s: float, *, role: str, peers: str, **which: Any) -> AsyncIterator[Played]:
+    """Hold what goes from nodes to their peers to a rate."""
+    async with _play(target, {"rate": {**_ends("to", role, peers, **which), "rate": float(bit_per_s)}}) as played:
+        yield played
+
+
+@asynccontextmanager
+async def delay(
+    target: Target, delay_s: float, *, role: str, peers: str, jitter_s: float = 0.0, **which: Any
+) -> AsyncIterator[Played]:
+    """Have what goes from nodes to their peers arrive later; refused where the kernel has no netem."""
+    shape = {"delay": float(delay_s), "jitter": float(jitter_s)}
+    async with _play(target, {"delay": {**_ends("to", role, peers, **which), **shape}}) as played:
         yield played
 
 
@@ -324,3 +384,19 @@ def _fleet(
 
 def _given(**values: object) -> dict[str, object]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _ends(
+    key: str,
+    role: str,
+    peers: str,
+    *,
+    node: str | None = None,
+    mode: int | str = "one",
+    peer_node: str | None = None,
+    peer_mode: int | str = "all",
+) -> dict[str, object]:
+    return {
+        "where": _given(role=role, node=node, mode=mode),
+        key: _given(role=peers, node=peer_node, mode=peer_mode),
+    }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.judge.canaries import Doubt
+from chaos.judge.cuts import standing, unreachable
 from chaos.judge.metrics import backlog_shrinks, work_goes_on
 from chaos.judge.paths import PathRun, State, path_run
 from chaos.judge.processes import Dead, dead_processes, down_by_us
@@ -54,8 +55,9 @@ class Case:
         runs, given_up = expected(
             facts, tuple(path_run(facts, path, window, doubt) for window in found for path in facts.paths()), down
         )
-        out = {dead.node for dead in down}
-        workers = tuple(run for window in found for run in worker_runs(facts, window, out))
+        workers = tuple(
+            run for window in found for run in worker_runs(facts, window, out_of_reach(facts, window, down))
+        )
         return cls(facts, found, runs, given_up, dead_processes(facts), down, workers)
 
     @property
@@ -117,13 +119,29 @@ class Case:
 
 
 def excuse(facts: Facts, run: PathRun, down: tuple[Dead, ...]) -> tuple[Dead, ...]:
-    """Why a path cannot be expected to serve: every node of some role on it is down, and that is our own doing."""
+    """Why a path cannot be expected to serve: every node of some role on it is down, and that is our own doing.
+
+    Or no way through it is left, since we cut nodes off from each other.
+    """
     ours = {dead.node: dead for dead in down if dead.at_ns < run.window.until_ns}
+    nodes = facts.nodes_of(run.path)
     by_role: dict[str, list[str]] = {}
-    for node in facts.nodes_of(run.path):
+    for node in nodes:
         by_role.setdefault(facts.role(node) or node, []).append(node)
     lost = [nodes for nodes in by_role.values() if all(node in ours for node in nodes)]
+    on_it = set(nodes)
+    cuts = [cut for cut in standing(facts, run.window) if cut.off & on_it and cut.from_ & on_it]
+    if not lost and cuts and unreachable(facts, nodes, ours, cuts) == on_it - ours.keys():
+        return tuple(Dead(min(cut.off), cut.what, cut.at_ns, (cut.seq,), ours=True) for cut in cuts)
     return tuple(ours[node] for nodes in lost for node in nodes)
+
+
+def out_of_reach(facts: Facts, window: Window, down: tuple[Dead, ...]) -> frozenset[str]:
+    """Nodes that no request through the router can reach because of us."""
+    ours = {dead.node for dead in down}
+    cuts = standing(facts, window)
+    routed = {node for path in facts.paths() if path.kind == "routed" for node in facts.nodes_of(path)}
+    return frozenset(ours) | unreachable(facts, sorted(routed), ours, cuts)
 
 
 def expected(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.judge.canaries import Doubt
-from chaos.judge.case import expected
+from chaos.judge.case import expected, out_of_reach
 from chaos.judge.paths import PathRun, path_run
 from chaos.judge.processes import down_by_us
 from chaos.judge.windows import baseline_window, windows
@@ -60,7 +60,7 @@ def recovery(facts: Facts, now_ns: int) -> Recovery:
     paths = tuple(_of(run) for run in expected(facts, runs, down)[0])
     if not paths or not all(path.recovered for path in paths):
         return Recovery(recovered=False, paths=paths)
-    workers = worker_runs(facts, window, {dead.node for dead in down}) if found else ()
+    workers = worker_runs(facts, window, out_of_reach(facts, window, down)) if found else ()
     missing = tuple(run.node for run in workers if run.part in (Part.LOST, Part.UNDECIDED))
     return Recovery(recovered=not missing, paths=paths, missing=missing)
 

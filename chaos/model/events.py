@@ -387,6 +387,8 @@ class FaultStep(Event, frozen=True, kw_only=True, omit_defaults=True, tag="fault
     nodes: tuple[str, ...] = ()  # nodes whose processes it acts on; none for a fault of our own clients
     pids: tuple[int, ...] = ()  # those processes, where they are known
     ends: bool = False  # it ends these processes on purpose: their death and their replacement are our doing
+    cut_off: tuple[str, ...] = ()  # nodes that have no way, or not the one that they need, while it stands
+    cut_from: tuple[str, ...] = ()  # to any of these
 
 
 # ---------------------------------------------------------------------------------------------- observations

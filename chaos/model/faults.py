@@ -234,10 +234,3 @@ class Sham(Section):
     def told(self) -> str:
         """What it does, in two words."""
         return f"{self.group} leave by themselves" if self.group else "nothing, in a fault's place"
-
-
-NodeAction = Signal | Restart | ForeignFrame | AbortFrame
-"""What acts on nodes; `kill` acts on our own clients."""
-
-ACTIONS = ("kill", "signal", "restart", "foreign_frame", "abort_frame", "poison", "sham")
-"""The keys of a step that say what it does: exactly one of them."""

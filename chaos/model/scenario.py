@@ -6,6 +6,7 @@ in `chaos.model.checks`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -17,20 +18,11 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from chaos.model.actions import ACTIONS, Action
 from chaos.model.events import Role
-from chaos.model.faults import (
-    ACTIONS,
-    MOST_NODES,
-    AbortFrame,
-    ForeignFrame,
-    Kill,
-    NodeAction,
-    Poison,
-    Restart,
-    Sham,
-    Signal,
-)
+from chaos.model.faults import MOST_NODES, AbortFrame, ForeignFrame, Kill, Poison, Restart, Sham, Signal
 from chaos.model.headers import Headers
+from chaos.model.network import Delay, Loss, Partition, PortBlock, RateLimit
 from chaos.model.outcomes import Outcome
 from chaos.model.repetition import ControlArm, Sweep, Trials
 from chaos.model.section import Api, Name, SecretRef, Section, Version1
@@ -100,8 +92,8 @@ class Step(Section):
     """One step of the timeline. Exactly one trigger (`at`, `when`, `after`) and one action (`kill`, `signal`, ...).
 
     All conditions of `when` must hold at once; after `give_up` the step is not fired and the run is inconclusive.
-    `aim` says what the fault must have met to count as landed. `for` undoes a STOP after that long, on the engine's
-    clocks; without it the processes stay stopped until the run ends.
+    `aim` says what the fault must have met to count as landed. `for` undoes a STOP or a fault of the network after that
+    long, on the engine's clocks; without it either stands until the run ends.
     """
 
     model_config = ConfigDict(
@@ -117,6 +109,11 @@ class Step(Section):
     kill: Kill | None = None
     signal: Signal | None = None
     restart: Restart | None = None
+    partition: Partition | None = None
+    loss: Loss | None = None
+    rate: RateLimit | None = None
+    delay: Delay | None = None
+    port_block: PortBlock | None = None
     foreign_frame: ForeignFrame | None = None
     abort_frame: AbortFrame | None = None
     poison: Poison | None = None
@@ -129,9 +126,9 @@ class Step(Section):
     aim: dict[ConditionName, Comparison] = {}
 
     @property
-    def action(self) -> Kill | NodeAction | Poison | Sham:
+    def action(self) -> Action:
         """What the step does; a loaded step has exactly one."""
-        given = (self.kill, self.signal, self.restart, self.foreign_frame, self.abort_frame, self.poison, self.sham)
+        given: Iterator[Action | None] = (getattr(self, name) for name in ACTIONS)
         return next(action for action in given if action is not None)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.model.faults import ACTIONS, HOLDS
+from chaos.model.actions import ACTIONS, NETWORK_KEYS
+from chaos.model.faults import HOLDS
+from chaos.model.links import check_network
 from chaos.model.scenario import CENSUS_PHASES, SERVER_ABORTS, Step
 from chaos.model.tree import child, did_you_mean, key_mark, number_of, positive, text_of
 from chaos.model.yamlpos import Mapping
@@ -31,7 +33,10 @@ def check_timeline(steps: list[Mapping], groups: set[str], known: Known | None) 
         yield from _check_how(step, known)
         yield from _check_for(step)
         for action in ACTIONS[1:]:
-            yield from _check_where(child(child(step, action), "where"))
+            for selector, usual in (("where", "one"), ("from", "all"), ("to", "all")):
+                yield from _check_where(child(child(step, action), selector), usual)
+        for action in NETWORK_KEYS:
+            yield from check_network(child(step, action))
         yield from _check_conditions(step, known)
         earlier += [name for name in (text_of(step, "id"),) if name]
 
@@ -95,9 +100,9 @@ def _check_how(step: Mapping, known: Known | None) -> Iterator[Problem]:
 def _check_for(step: Mapping) -> Iterator[Problem]:
     yield from positive(step, "for")
     undone = text_of(child(step, "signal"), "send") == "STOP" or text_of(child(step, "restart"), "as") is not None
-    undone = undone or text_of(child(step, "kill"), "how") in HOLDS
+    undone = undone or text_of(child(step, "kill"), "how") in HOLDS or any(key in step.values for key in NETWORK_KEYS)
     if "for" in step.values and not undone:
-        hint = "only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time"
+        hint = "signal: {send: STOP}, restart: {as: VARIANT}, stall, blackhole and faults of the network can be undone"
         yield key_mark(step, "for").problem("`for` has nothing to undo here", hint)
     variant = child(child(step, "restart"), "as")
     if variant is not None and "for" not in step.values:
@@ -105,14 +110,14 @@ def _check_for(step: Mapping) -> Iterator[Problem]:
         yield variant.mark.problem("a node restarted as a variant must become itself again", hint)
 
 
-def _check_where(where: Node | None) -> Iterator[Problem]:
+def _check_where(where: Node | None, usual: str) -> Iterator[Problem]:
     if not isinstance(where, Mapping):
         return
     if "rank" in where.values and "child" in where.values:
         yield key_mark(where, "child").problem("`rank` and `child` exclude each other", "either names a process")
     if "node" not in where.values or "mode" not in where.values:
         return
-    if text_of(where, "mode") != "one":
+    if text_of(where, "mode") not in ("one", usual):
         yield key_mark(where, "mode").problem("`node` names one node already", "leave `mode` out")
 
 

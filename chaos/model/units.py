@@ -1,4 +1,4 @@
-"""Units in values: `25s`, `300ms`, `2m`, `20/s`, `>= 20`. A bare number is refused: nobody knows its unit later.
+"""Units in values: `25s`, `20/s`, `1mbit`, `10%`, `>= 20`. A bare number is refused: nobody knows its unit later.
 
 The types here check a value and say what is wrong in our own words; the same pattern goes into the JSON Schema.
 """
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 FROM_FILE = "from-file"
 """Validation context of the loader: there a bare number is no duration. In Python a float is seconds."""
 
+_BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 # [0-9], not \d: that also takes the digits of other scripts. Bounded, so that no value overflows.
 DURATION_PATTERN = r"^([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|min|m|h)$"
 RATE_PATTERN = r"^(?!0+(?:\.0+)?/)([0-9]{1,9}(?:\.[0-9]{1,9})?)/(s|m|h)$"
+BANDWIDTH_PATTERN = r"^([0-9]{1,6}(?:\.[0-9]{1,6})?)(kbit|mbit|gbit)$"
+PERCENT_PATTERN = r"^([1-9][0-9]?(?:\.[0-9]{1,2})?)%$"
 COMPARISON_PATTERN = r"^ *(>=|<=|==|>|<) *([0-9]{1,15}(?:\.[0-9]{1,9})?) *$"
 
 
@@ -74,6 +77,8 @@ class Matching:
 
 _A_DURATION = "a duration such as 25s, 300ms or 2m"
 _A_RATE = "a rate such as 20/s"
+_A_BANDWIDTH = "a rate such as 1mbit (per second: kbit, mbit or gbit)"
+_A_PERCENTAGE = "a percentage from 1% to 99.99%"
 
 
 def parse_duration(value: object) -> float:
@@ -94,6 +99,47 @@ def parse_rate(value: object) -> float:
     if match is None:
         raise _no_unit(value, _A_RATE, "/s")
     return float(match[1]) / _SECONDS[match[2]]
+
+
+def parse_bandwidth(value: object) -> float:
+    """Bits per second of `1mbit`; ValueError says what is wrong. A float is taken as bits per second."""
+    if isinstance(value, float):
+        return value
+    match = fullmatch(BANDWIDTH_PATTERN, value)
+    if match is None:
+        raise _no_unit(value, _A_BANDWIDTH, "mbit")
+    return float(match[1]) * _BITS[match[2]]
+
+
+def parse_percent(value: object) -> float:
+    """The number in `10%`; ValueError says what is wrong. A float is taken as that number."""
+    if isinstance(value, float):
+        return value
+    match = fullmatch(PERCENT_PATTERN, value)
+    if match is None:
+        raise _no_unit(value, _A_PERCENTAGE, "%")
+    return float(match[1])
+
+
+def told_bandwidth(bit_per_s: float) -> str:
+    """Bits per second for people: `1 Mbit/s`."""
+    for unit, size in (("G", 1e9), ("M", 1e6)):
+        if bit_per_s >= size:
+            return f"{bit_per_s / size:.4g} {unit}bit/s"
+    return f"{bit_per_s / 1e3:.4g} kbit/s"
+
+
+def format_bandwidth(bit_per_s: float) -> str:
+    """Bits per second as a file has them."""
+    for unit in ("gbit", "mbit"):
+        if bit_per_s >= _BITS[unit] and bit_per_s % (_BITS[unit] / 1e6) == 0:
+            return f"{_decimal(bit_per_s / _BITS[unit])}{unit}"
+    return f"{_decimal(bit_per_s / 1e3)}kbit"
+
+
+def format_percent(percent: float) -> str:
+    """A percentage as a file has it."""
+    return f"{_decimal(percent)}%"
 
 
 def format_duration(seconds: float) -> str:
@@ -149,6 +195,20 @@ def read_rate(value: object, info: ValidationInfo) -> float:
     return parse_rate(value)
 
 
+def read_bandwidth(value: object, info: ValidationInfo) -> float:
+    """As `parse_bandwidth`, except that a file cannot give a float."""
+    if info.context == FROM_FILE and isinstance(value, float):
+        raise _no_unit(value, _A_BANDWIDTH, "mbit")
+    return parse_bandwidth(value)
+
+
+def read_percent(value: object, info: ValidationInfo) -> float:
+    """As `parse_percent`, except that a file cannot give a float."""
+    if info.context == FROM_FILE and isinstance(value, float):
+        raise _no_unit(value, _A_PERCENTAGE, "%")
+    return parse_percent(value)
+
+
 def _comparison(value: object) -> str:
     op, number = parse_comparison(value)
     return f"{op} {_decimal(number)}"
@@ -169,6 +229,22 @@ Rate = Annotated[
     WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["20/s"]}),
 ]
 """Events per second, written with a unit."""
+
+Bandwidth = Annotated[
+    float,
+    BeforeValidator(read_bandwidth),
+    PlainSerializer(format_bandwidth, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": BANDWIDTH_PATTERN, "examples": ["1mbit"]}),
+]
+"""Bits per second, written with a unit."""
+
+Percent = Annotated[
+    float,
+    BeforeValidator(read_percent),
+    PlainSerializer(format_percent, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN, "examples": ["10%"]}),
+]
+"""Per cent, written with their sign."""
 
 Comparison = Annotated[
     str,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.model.faults import ACTIONS
+from chaos.model.actions import ACTIONS
 from chaos.model.yamlpos import Mapping, Scalar
 
 if TYPE_CHECKING:
     from chaos.model.yamlpos import Node
 
-_FAULTS = (
-    "rate", "loss", "partition", "port-block", "delay", "http-garbage", "flush-cache", "abort-all", "pause", "continue",
-    "slow-down",
-)  # fmt: skip
+_FAULTS = ("http-garbage", "flush-cache", "abort-all", "pause", "continue", "slow-down")
 _TOP_KEYS = ("matrix", "suite")
 _NOT_YET = "this version cannot do it yet"
 
@@ -24,7 +21,7 @@ def unsupported_key(where: tuple[str, ...]) -> tuple[str, str] | None:
         case ("timeline", key) if key in _FAULTS:
             return f"the fault `{key}` is not supported: {_NOT_YET}", f"supported: {', '.join(ACTIONS)}"
         case ("timeline", "until"):
-            return f"`until` is not supported: {_NOT_YET}", "for: 20s undoes a STOP after a time"
+            return f"`until` is not supported: {_NOT_YET}", "for: 20s undoes a fault after a time"
         case ("timeline", "where"):
             return "`where` belongs into the fault", "such as signal: {where: {role: decode}, send: STOP}"
         case (key,) if key in _TOP_KEYS:

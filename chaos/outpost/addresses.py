@@ -6,9 +6,11 @@ import ipaddress
 import os
 import re
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
+from chaos.outpost import proc
 from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -80,26 +82,22 @@ def ssh() -> dict[str, Any] | None:
 
 
 def _of_ancestors() -> str:
-    pid = os.getpid()
+    one = proc.stat(os.getpid())
     for _ in range(_MOST_ANCESTORS):
-        pid = _parent(pid)
-        if pid <= 1:
+        one = proc.stat(one.parent) if one else None
+        if one is None:
             break
-        try:
-            environ = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            continue
-        for entry in environ.split(b"\0"):
-            if entry.startswith(b"SSH_CONNECTION="):
-                return entry.partition(b"=")[2].decode(errors="replace")
+        with suppress(OSError):  # somebody else's
+            told = proc.environment(one.pid).get("SSH_CONNECTION")
+            if told:
+                return told
     return ""
 
 
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+def is_here(name: str) -> bool:
+    """Whether a name means this host. Raises Trouble when nobody knows it."""
+    ours = local()
+    return any(address in ours for address in resolve([name]))
 
 
 def split(addresses: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -107,4 +105,4 @@ def split(addresses: Sequence[str]) -> tuple[list[str], list[str]]:
     return [one for one in addresses if is_v4(one)], [one for one in addresses if not is_v4(one)]
 
 
-OPS: dict[str, Callable[..., Any]] = {"net.resolve": resolve, "net.local": local, "net.ssh": ssh}
+OPS: dict[str, Callable[..., Any]] = {"net.ssh": ssh, "net.is_here": is_here}

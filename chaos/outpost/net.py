@@ -57,8 +57,8 @@ def plan(
         text = netfilter.script(table, ours, theirs, keep, cuts)
         netfilter.would_work(text)
         return {
-            "steps": [{"argv": [netfilter.nft(), "-f", "-"], "stdin": text}],
-            "undo": [{"argv": [netfilter.nft(), "delete", "table", "inet", table], "ok": GONE[:2]}],
+            "steps": [{"argv": ["nft", "-f", "-"], "stdin": text}],
+            "undo": [{"argv": ["nft", "delete", "table", "inet", table], "ok": GONE[:2]}],
             "watch": {"table": table},
         }
     shape = shaping.leaf(bit_per_s=bit_per_s, delay_ms=delay_ms, jitter_ms=jitter_ms)
@@ -79,28 +79,12 @@ def carry_out(steps: Sequence[dict[str, Any]]) -> None:
     for step in steps:
         done = commands.run(step["argv"], step.get("stdin", ""))
         if done.returncode:
-            tool = Path(step["argv"][0]).name
-            raise Trouble("failed", f"{tool} said: {commands.complaint(done)}")
+            raise Trouble("failed", f"{step['argv'][0]} said: {commands.complaint(done)}")
 
 
 def counters(*, table: str = "", devices: Sequence[str] = ()) -> dict[str, int]:
     """What the rules of a plan (its `watch`) have met so far. Raises Trouble `gone` when they are not there."""
     return netfilter.counters(table) if table else shaping.counters(devices)
-
-
-def standing() -> list[dict[str, Any]]:
-    """What of ours stands on this host, whoever left it: in words, and the step that undoes it."""
-    found: list[dict[str, Any]] = [
-        {
-            "what": f"nft table {table}",
-            "undo": {"argv": [netfilter.nft(), "delete", "table", "inet", table], "ok": GONE[:2]},
-        }
-        for table in netfilter.tables()
-    ]
-    return found + [
-        {"what": f"tc qdisc {shaping.ROOT} on {device}", "undo": {"argv": shaping.undoing(device), "ok": GONE}}
-        for device in shaping.shaped_devices()
-    ]
 
 
 def _may_administer() -> None:
@@ -134,5 +118,4 @@ OPS: dict[str, Callable[..., Any | None]] = {
     "net.plan": plan,
     "net.carry_out": carry_out,
     "net.counters": counters,
-    "net.standing": standing,
 }

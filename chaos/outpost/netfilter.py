@@ -23,7 +23,6 @@ IN, OUT = "in", "out"
 _HOOKS = {IN: "prerouting priority -300", OUT: "postrouting priority 300"}
 """Before connection tracking and any translation of addresses; after all of it."""
 _COUNTED = re.compile(r'counter packets (\d+) bytes (\d+).* comment "([a-z-]+)"')
-_TABLE = re.compile(rf"table inet ({PREFIX}\w+)")
 OF_10000 = 10000
 
 
@@ -39,11 +38,6 @@ class Cut:
 def table_name(run: str, number: int) -> str:
     """The name of a run's table; a sweep knows it by its beginning."""
     return f"{PREFIX}{re.sub('[^A-Za-z0-9]', '_', run)}_{number}"
-
-
-def nft() -> str:
-    """The tool. Raises Trouble."""
-    return commands.need("nft", "nftables")
 
 
 def script(table: str, near: Sequence[str], far: Sequence[str], ssh_ports: Sequence[int], cuts: Sequence[Cut]) -> str:
@@ -85,25 +79,17 @@ def _set(values: Sequence[object]) -> str:
 
 def would_work(text: str) -> None:
     """Have the kernel check a table without making it. Raises Trouble with its reason."""
-    done = commands.run([nft(), "-c", "-f", "-"], text)
+    done = commands.run(["nft", "-c", "-f", "-"], text)
     if done.returncode:
         raise Trouble("kernel", f"this kernel refuses such rules: {commands.complaint(done)}")
 
 
 def counters(table: str) -> dict[str, int]:
     """Packets that each kind of rule met (`seen-in`, `dropped-out`, `ssh-in`). Raises Trouble `gone`."""
-    done = commands.run([nft(), "list", "table", "inet", table])
+    done = commands.run(["nft", "list", "table", "inet", table])
     if done.returncode:
         raise Trouble("gone", f"there is no table {table}")
     found: dict[str, int] = {}
     for packets, _, what in _COUNTED.findall(done.stdout):
         found[what] = found.get(what, 0) + int(packets)
     return found
-
-
-def tables() -> list[str]:
-    """Our tables on this host, whichever run made them."""
-    if commands.find("nft") is None:
-        return []
-    done = commands.run([nft(), "list", "tables"])
-    return _TABLE.findall(done.stdout)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from chaos.outpost import commands
 from chaos.outpost.addresses import split
+from chaos.outpost.tools import which
 from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -33,17 +34,11 @@ _QDISC = re.compile(r"^qdisc (\S+) ([0-9a-f]+:)(?: dev (\S+))? (root|parent \S+)
 _SENT = re.compile(r"Sent (\d+) bytes (\d+) pkt \(dropped (\d+), overlimits (\d+)")
 
 
-def tc() -> str:
-    """The tool. Raises Trouble."""
-    return commands.need("tc", "iproute2")
-
-
 def devices(far: Sequence[str]) -> dict[str, list[str]]:
     """The interfaces that lead to these addresses, and which of them each. Raises Trouble."""
-    ip = commands.need("ip", "iproute2")
     found: dict[str, list[str]] = {}
     for address in far:
-        done = commands.run([ip, "route", "get", address])
+        done = commands.run(["ip", "route", "get", address])
         match = _DEVICE.search(done.stdout)
         if done.returncode or match is None:
             raise Trouble("no-route", f"this host knows no way to a peer: {commands.complaint(done)}")
@@ -64,11 +59,11 @@ def leaf(*, bit_per_s: int = 0, delay_ms: float = 0.0, jitter_ms: float = 0.0) -
 def steps(device: str, far: Sequence[str], ssh_ports: Sequence[int], shape: tuple[str, list[str]]) -> list[list[str]]:
     """The commands, the first of which fails where another qdisc than the default one is; nothing is replaced."""
     rate, queue = shape
-    on = [tc(), "qdisc", "add", "dev", device]
+    on = ["tc", "qdisc", "add", "dev", device]
     made = [
         [*on, "root", "handle", ROOT, "htb", "default", "0"],
         [
-            tc(),
+            "tc",
             "class",
             "add",
             "dev",
@@ -85,7 +80,7 @@ def steps(device: str, far: Sequence[str], ssh_ports: Sequence[int], shape: tupl
         ],
         [*on, "parent", SHAPED, "handle", LEAF, *queue],
     ]
-    filters = [tc(), "filter", "add", "dev", device, "parent", ROOT]
+    filters = ["tc", "filter", "add", "dev", device, "parent", ROOT]
     for order, (protocol, word, addresses, whole) in enumerate(
         zip(("ip", "ipv6"), ("ip", "ip6"), split(far), ("32", "128")), 1
     ):
@@ -118,12 +113,12 @@ def steps(device: str, far: Sequence[str], ssh_ports: Sequence[int], shape: tupl
 
 def undoing(device: str) -> list[str]:
     """The command that takes our qdisc away with all below it; it fails where the root is not ours."""
-    return [tc(), "qdisc", "del", "dev", device, "root", "handle", ROOT]
+    return ["tc", "qdisc", "del", "dev", device, "root", "handle", ROOT]
 
 
 def root_of(device: str) -> tuple[str, str]:
     """Kind and handle of an interface's root qdisc. Raises Trouble."""
-    done = commands.run([tc(), "qdisc", "show", "dev", device])
+    done = commands.run(["tc", "qdisc", "show", "dev", device])
     if done.returncode:
         raise Trouble("no-device", f"{device}: {commands.complaint(done)}")
     for kind, handle, _, place in _QDISC.findall(done.stdout):
@@ -146,12 +141,13 @@ def would_work(far: Sequence[str], ssh_ports: Sequence[int], shape: tuple[str, l
 
     Where no such namespace may be made nothing is known, and the real commands will tell.
     """
-    unshare = commands.find("unshare")
-    if unshare is None or commands.run([unshare, "-n", "true"]).returncode:
+    if which("unshare") is None or commands.run(["unshare", "-n", "true"]).returncode:
         return
-    made = steps("lo", far, ssh_ports, shape)
-    script = "\n".join(f"{shlex.join(argv)} || exit {_FIRST + at}" for at, argv in enumerate(made[:_MOST_STEPS]))
-    done = commands.run([unshare, "-n", "sh", "-c", script])
+    tool, made = commands.need("tc"), steps("lo", far, ssh_ports, shape)
+    script = "\n".join(
+        f"{shlex.join([tool, *argv[1:]])} || exit {_FIRST + at}" for at, argv in enumerate(made[:_MOST_STEPS])
+    )
+    done = commands.run(["unshare", "-n", "sh", "-c", script])
     if done.returncode:
         failed = made[min(max(done.returncode - _FIRST, 0), len(made) - 1)]
         kind = next((word for word in ("netem", "bfifo", "u32", "htb") if word in failed), "tc")
@@ -162,7 +158,7 @@ def counters(shaped: Sequence[str]) -> dict[str, int]:
     """What went through our queues on these interfaces: bytes, packets, dropped, held_up. Raises Trouble `gone`."""
     found = dict.fromkeys(("bytes", "packets", "dropped", "held_up"), 0)
     for device in shaped:
-        done = commands.run([tc(), "-s", "qdisc", "show", "dev", device])
+        done = commands.run(["tc", "-s", "qdisc", "show", "dev", device])
         blocks = {block.split()[1]: block for block in re.split(r"^qdisc ", done.stdout, flags=re.MULTILINE) if block}
         if done.returncode or ROOT not in blocks or LEAF not in blocks:
             raise Trouble("gone", f"there is no qdisc of ours on {device}")
@@ -173,11 +169,3 @@ def counters(shaped: Sequence[str]) -> dict[str, int]:
             found["dropped"] += int(sent[3])
             found["held_up"] += int(whole[4])
     return found
-
-
-def shaped_devices() -> list[str]:
-    """Interfaces whose root qdisc is ours, whichever run made it."""
-    if commands.find("tc") is None:
-        return []
-    done = commands.run([tc(), "qdisc", "show"])
-    return [device for _, handle, device, place in _QDISC.findall(done.stdout) if place == "root" and handle == ROOT]

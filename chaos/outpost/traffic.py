@@ -6,11 +6,13 @@ A knock is a connection opened and closed again: an answer, also a refusal, show
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 import select
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable
 
 from chaos.outpost.addresses import is_v4, resolve
@@ -25,6 +27,9 @@ MOST_DATAGRAMS = 5000
 MOST_BURST_S = 10.0
 MOST_BURST = 256 * 1024 * 1024
 LOOK_S = 0.1
+ROOM = 4 * 1024 * 1024
+SO_RCVBUFFORCE = 33
+"""asm-generic/socket.h: past the limit for everybody, for whoever has CAP_NET_ADMIN."""
 
 
 class _Ear:
@@ -46,6 +51,7 @@ class _Ear:
             except OSError:  # an address that is translated on its way here
                 one.bind(("0.0.0.0" if is_v4(address) else "::", 0))
             one.setblocking(False)
+        _make_room(self.udp)
         self.tcp.listen(8)
         threading.Thread(target=self._listen, name="pdchaos-ear", daemon=True).start()
 
@@ -102,20 +108,29 @@ class _Ear:
         return True
 
 
+def _make_room(udp: socket.socket) -> None:
+    """Let datagrams wait for a thread that gets no CPU: what overflows would be taken for lost on the way."""
+    for option in (SO_RCVBUFFORCE, socket.SO_RCVBUF):
+        with suppress(OSError):
+            udp.setsockopt(socket.SOL_SOCKET, option, ROOM)
+            return
+
+
 _EARS: dict[str, _Ear] = {}
 
 
 def ear(name: str, lasts_s: float) -> dict[str, Any]:
-    """Open an ear at an address of this host (or its name). Gives its `id`, `address`, ports and `secret`."""
+    """Open an ear at an address of this host (or its name). Gives its `id`, ports, `secret`, and whether it is `v4`."""
     address = resolve([name])[0]
+    everywhere = "0.0.0.0" if is_v4(address) else "::"
     try:
-        opened = _Ear(address, lasts_s)
+        opened = _Ear(everywhere if ipaddress.ip_address(address).is_loopback else address, lasts_s)
     except OSError as error:
         raise Trouble("denied", f"this host lets nobody listen: {error.strerror}") from None
     name = secrets.token_hex(8)
     _EARS[name] = opened
     ports = {"udp": opened.udp.getsockname()[1], "tcp": opened.tcp.getsockname()[1]}
-    return {"id": name, "address": address, "secret": opened.secret.hex(), **ports}
+    return {"id": name, "v4": is_v4(address), "secret": opened.secret.hex(), **ports}
 
 
 def heard(ear: str, *, forget: bool = False) -> dict[str, Any]:
@@ -137,9 +152,9 @@ def close_ear(ear: str) -> None:
         opened.done.set()
 
 
-def shower(address: str, port: int, secret: str, count: int, every_ms: float) -> dict[str, int]:
+def shower(name: str, port: int, secret: str, count: int, every_ms: float, *, v4: bool = True) -> dict[str, int]:
     """Send numbered datagrams to an ear, evenly; `sent` says how many this host's kernel took."""
-    began, sent = time.monotonic(), 0
+    address, began, sent = _address(name, v4), time.monotonic(), 0
     with socket.socket(socket.AF_INET if is_v4(address) else socket.AF_INET6, socket.SOCK_DGRAM) as out:
         for seq in range(min(count, MOST_DATAGRAMS)):
             body = bytes.fromhex(secret) + seq.to_bytes(SEQ_BYTES, "big")
@@ -152,16 +167,21 @@ def shower(address: str, port: int, secret: str, count: int, every_ms: float) ->
     return {"sent": sent}
 
 
-def burst(address: str, port: int, secret: str, most_bytes: int, most_s: float) -> dict[str, float]:
-    """Send as fast as goes to an ear, over one connection. Raises Trouble `silent` when there is none."""
-    most_s = min(most_s, MOST_BURST_S)
+def burst(
+    name: str, port: int, secret: str, most_bytes: int, most_s: float, buffer: int = BLOCK, *, v4: bool = True
+) -> dict[str, float]:
+    """Send as fast as goes to an ear, over one connection. Raises Trouble `silent` when there is none.
+
+    The kernel hands down packets as large as the `buffer` allows, so a slow way needs a small one.
+    """
+    address, most_s = _address(name, v4), min(most_s, MOST_BURST_S)
     try:
         out = socket.create_connection((address, port), timeout=most_s)
     except OSError as error:
         raise Trouble("silent", f"there was no connection: {error}") from None
     block, left, began = bytes(BLOCK), min(most_bytes, MOST_BURST), time.monotonic()
     with out:
-        out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BLOCK)
+        out.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer)
         try:
             out.sendall(bytes.fromhex(secret))
             while left > 0 and (rest_s := began + most_s - time.monotonic()) > 0:
@@ -186,6 +206,14 @@ def knock(name: str, port: int, times: int = 1, wait_s: float = 2.0) -> dict[str
         if answer != "silent":
             told["ms"].append((time.monotonic() - began) * 1e3)
     return told
+
+
+def _address(name: str, v4: bool) -> str:
+    """An address of a name, of the family in which its ear listens. Raises Trouble."""
+    found = next((address for address in resolve([name]) if is_v4(address) == v4), None)
+    if found is None:
+        raise Trouble("unknown-name", "this host knows no address of the family in which the other one listens")
+    return found
 
 
 def _one_knock(address: str, port: int, wait_s: float) -> str:

@@ -11,7 +11,7 @@ import shlex
 import time
 from typing import Any, Callable
 
-from chaos.outpost.commands import find
+from chaos.outpost.tools import which
 
 OVERLAP_S = 5.0
 """Asked for again after a cut: lines of several pods do not arrive in the order of their stamps."""
@@ -76,7 +76,7 @@ def _seconds(ns: int, digits: int) -> str:
 
 def _tool(name: str) -> str:
     """Its path: the PATH of an SSH session is often a short one."""
-    return find(name) or name
+    return which(name) or name
 
 
 _ARGV: dict[str, Callable[[str, int], list[str]]] = {

@@ -24,7 +24,7 @@ from chaos.engine.probes import make_http
 from chaos.engine.probes.liveness import HealthSource
 from chaos.engine.timeline import Timeline
 from chaos.model import events as ev
-from chaos.model.faults import ACTIONS
+from chaos.model.actions import ACTIONS
 from chaos.model.scenario import Step
 from chaos.model.target import Server, ServerSpec
 

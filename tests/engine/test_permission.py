@@ -10,7 +10,7 @@ from chaos import library
 from chaos.engine.faults import permission
 from chaos.engine.faults.permission import demand, reach
 from chaos.engine.faults.restarts import CommandRestarter
-from chaos.engine.hosts import Here, HostLost, Hosts
+from chaos.engine.hosts import Here, HostLost, Hosts, HostTrouble
 from chaos.model.errors import Refused, Unfit
 from chaos.model.outcomes import ExitCode
 from chaos.model.scenario import Scenario
@@ -44,6 +44,12 @@ def scenario(**action) -> Scenario:
 FRAME = {"foreign_frame": {"where": {"role": "prefill"}}}
 FREEZE = {"signal": {"where": {"role": "decode"}, "send": "STOP"}}
 RESTART = {"restart": {"where": {"role": "decode"}}}
+PARTITION = {"partition": {"where": {"role": "decode"}, "from": {"role": "prefill"}}}
+APART = {
+    "allow": ["network"],
+    "prefill": [{"url": "http://10.0.0.1:2"}],
+    "decode": [{"url": "http://10.0.0.2:3"}, {"url": "http://10.0.0.3:3"}],
+}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +58,37 @@ RESTART = {"restart": {"where": {"role": "decode"}}}
         (FREEZE, {"allow": ["kill"]}, "here does not allow: signal", "allow: [kill, signal]"),
         (RESTART, {"allow": ["kill"]}, "here does not allow: restart", "allow: [kill, restart]"),
         (FRAME, {"allow": ["kill"]}, "here does not allow: protocol", "allow: [kill, protocol]"),
+        (PARTITION, {}, "here does not allow: network", "network]"),
+        (
+            PARTITION,
+            {"allow": ["network"]},
+            "fault: decode-0 and prefill-0 are reached at this host's own address, so no network lies between them",
+            "give each server the `address` by which the others reach it; nodes on one host",
+        ),
+        (
+            PARTITION,
+            {**APART, "decode": [{"url": "http://127.0.0.1:3", "address": "10.0.0.1"}]},
+            "fault: decode-0 and prefill-0 are reached at the same address, so no network lies between them",
+            "give each server the `address`",
+        ),
+        (
+            {"partition": {"where": {"role": "decode"}, "from": {"role": "prefill", "node": "prefill-9"}}},
+            APART,
+            "fault: here has no prefill node prefill-9",
+            "it has: prefill-0",
+        ),
+        (
+            {"partition": {"where": {"role": "prefill"}, "from": {"role": "prefill"}}},
+            APART,
+            "fault: prefill-0 has no peer but itself",
+            "name another role",
+        ),
+        (
+            {"port_block": {"where": {"role": "prefill"}, "port": "bootstrap", "from": {"role": "decode"}}},
+            APART,
+            "fault: the bootstrap port of prefill-0 is not known",
+            "bootstrap_port",
+        ),
         (FRAME, {}, "fault: the control socket of prefill-0 cannot be found", "bootstrap_port"),
         (
             {"restart": {"where": {"role": "decode"}, "as": "other"}, "for": 5.0},
@@ -130,3 +167,51 @@ def test_a_rank_that_is_not_there_is_refused_before_the_run() -> None:
     unknown = {name: pack.model_copy(update={"rank_process": ""}) for name, pack in PACKS.items()}
     with pytest.raises(Refused, match="an engine whose pack does not say which processes are ranks"):
         reach(scenario(**stop), mine, unknown, HOSTS)
+
+
+class Answers(Here):
+    """A host that gives the answers it was told to give."""
+
+    remote = False
+
+    def __init__(self, answers: dict[str, object]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def call_now(self, op: str, /, *, timeout_s: float = 0, **args: object) -> object:
+        self.asked.append(op)
+        answer = self.answers[op]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "message", "hint"),
+    [
+        ({"net.is_here": False}, Refused, "fault: decode-0 is not on this machine", "ssh: {host: …}"),
+        (
+            {"net.is_here": True, "net.plan": HostTrouble("denied", "this user may not")},
+            Refused,
+            "fault: a partition cannot be made on the host of decode-0, decode-1: this user may not",
+            "be root there",
+        ),
+        (
+            {"net.is_here": True, "net.plan": HostTrouble("kernel", "this kernel cannot do it: netem")},
+            Refused,
+            "this kernel cannot do it: netem",
+            "",
+        ),
+        ({"net.is_here": True, "net.plan": HostLost("gone")}, Unfit, "fault: the host of decode-0 cannot be asked", ""),
+    ],
+)
+def test_a_host_that_cannot_make_a_network_fault_is_refused_before_anything_is_touched(
+    answers, error, message, hint
+) -> None:
+    host, told = Answers(answers), target(**APART)
+    demand(scenario(**PARTITION), told)
+    with pytest.raises(error) as refused:
+        reach(scenario(**PARTITION), told, PACKS, Hosts({server.id: host for server in told.servers}, host))
+    assert message in refused.value.message
+    assert hint in refused.value.hint
+    assert {"net.is_here", "net.plan"} >= set(host.asked)

@@ -7,10 +7,14 @@ some hundred events. A play starts well and stays well until it is told otherwis
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from chaos.model import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SECOND = 1_000_000_000
 START = 1_000 * SECOND  # a monotonic clock does not begin at zero
@@ -229,6 +233,32 @@ class Play:
         """CONT, verified."""
         del self._states[node]
         return self.fault(node, reversal="CONT", stages=("reverted", "revert-verified"))
+
+    def part(self, off: Sequence[str], from_: Sequence[str]) -> Play:
+        """A partition, verified."""
+        return self._partition(off, from_, ("applied", "verified"))
+
+    def mend(self, off: Sequence[str], from_: Sequence[str]) -> Play:
+        """It is taken back, verified."""
+        return self._partition(off, from_, ("reverted", "revert-verified"))
+
+    def _partition(self, off: Sequence[str], from_: Sequence[str], stages: Sequence[ev.Stage]) -> Play:
+        for stage in stages:
+            self.tell(
+                ev.FaultStep(
+                    t_ns=0,
+                    fault="fault",
+                    kind="partition",
+                    stage=stage,
+                    ok=True,
+                    measured={off[0]: "seen"},
+                    reversal="taken back",
+                    nodes=tuple(off),
+                    cut_off=tuple(off),
+                    cut_from=tuple(from_),
+                )
+            )
+        return self
 
     def aborts(self, number: int, *, after: float = 0.5) -> Play:
         """Abort lines on both sides, twice each as two ranks would log them, and the counters."""

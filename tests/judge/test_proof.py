@@ -10,7 +10,7 @@ from build import Play, plan
 
 from chaos.judge import judge
 from chaos.model import events as ev
-from chaos.model.faults import ACTIONS
+from chaos.model.actions import ACTIONS
 from chaos.model.loading import parse_pack, parse_scenario, parse_target
 from chaos.model.outcomes import Answer, Outcome
 from chaos.model.plan import resolve_plan
@@ -23,6 +23,11 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "kill": ({"group": "agents"},),
     "signal": ({"where": {"role": "decode"}, "send": "STOP"},),
     "restart": ({"where": {"role": "decode"}}, {"where": {"role": "decode"}, "as": "other"}),
+    "partition": ({"where": {"role": "decode"}, "from": {"role": "prefill"}},),
+    "loss": ({"where": {"role": "decode"}, "from": {"role": "prefill"}, "percent": 10.0},),
+    "rate": ({"where": {"role": "prefill"}, "to": {"role": "decode"}, "rate": 1e6},),
+    "delay": ({"where": {"role": "prefill"}, "to": {"role": "decode"}, "delay": 0.1},),
+    "port_block": ({"where": {"role": "prefill"}, "port": "bootstrap", "from": {"role": "decode"}},),
     "foreign_frame": ({},),
     "abort_frame": ({},),
     "poison": ({"kind": "n2"},),

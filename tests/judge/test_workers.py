@@ -153,6 +153,19 @@ def test_a_worker_that_we_killed_and_nobody_brought_back_is_not_missed():
     assert Outcome.HEALTHY == judge(told.go(30).finish()).outcome
 
 
+def test_a_worker_that_we_leave_cut_off_is_not_missed_by_the_verdict_nor_by_the_run():
+    def told(off: str) -> Play:
+        play = faulted(kind="partition", nodes=TWO_PAIRS, paths=(ROUTED,)).part((off,), ("prefill-0", "prefill-1"))
+        play.forgotten = frozenset({"decode-1"})
+        return play.phase("recovery")
+
+    assert Outcome.HEALTHY == judge(told("decode-1").go(45).finish()).outcome
+    events = told("decode-1").go(30).cut()
+    assert recovery(Facts().feed_all(events), events[-1].t_ns).recovered
+    events = told("decode-0").go(30).cut()
+    assert not recovery(Facts().feed_all(events), events[-1].t_ns).recovered
+
+
 def test_a_lost_worker_that_died_by_itself_crashed():
     told = frozen()
     told.die("decode-1")

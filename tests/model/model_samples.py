@@ -81,6 +81,12 @@ timeline:
   - {id: junk, foreign_frame: {where: {role: prefill, mode: all}}, at: 93s}
   - {id: give-up, abort_frame: {}, at: 94s}
   - {id: nothing, sham: {group: agents}, at: 95s}
+  - {id: cut, partition: {where: {role: decode}, from: {role: prefill, node: p1}, direction: in}, for: 20s, at: 96s}
+  - {id: lossy, loss: {where: {role: decode}, from: {role: prefill, mode: all}, percent: 12.5%}, at: 97s}
+  - {id: slow, rate: {where: {role: prefill}, to: {role: decode}, rate: 1.5mbit}, for: 20s, at: 98s}
+  - {id: late, delay: {where: {role: prefill}, to: {role: decode}, delay: 100ms, jitter: 20ms}, at: 99s}
+  - {id: shut, port_block: {where: {role: prefill}, port: bootstrap, from: {role: decode}}, at: 100s}
+  - {id: door, port_block: {where: {role: prefill}, port: 9000, from: {role: router}}, at: 101s}
 cycles: {count: 2, rest: 40s, until: wedged}
 trials: {count: 20, until: wedged}
 control: {count: 10, slower_by: 30%}

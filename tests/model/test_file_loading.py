@@ -136,7 +136,7 @@ def test_units_are_read() -> None:
         (
             "kill: {group: agents}, ",
             "",
-            "6:5: the step has no action (give it one of kill, signal, restart, foreign_frame, abort_frame, poison, sham)",
+            "6:5: the step has no action (give it one of kill, signal, restart, partition, loss, rate, delay, port_block, foreign_frame, abort_frame, poison, sham)",
         ),
         (
             "group: agents}",
@@ -177,8 +177,83 @@ def test_units_are_read() -> None:
         ),
         (
             "kill: {group: agents}",
-            "loss: {role: decode}",
-            "6:16: the fault `loss` is not supported: this version cannot do it yet (supported: kill, signal, restart, foreign_frame, abort_frame, poison, sham)",
+            "flush-cache: {role: decode}",
+            "6:16: the fault `flush-cache` is not supported: this version cannot do it yet (supported: kill, signal, restart, partition, loss, rate, delay, port_block, foreign_frame, abort_frame, poison, sham)",
+        ),
+        (
+            "kill: {group: agents}",
+            "partition: {where: {role: decode}}",
+            "6:16: `from` is missing in `partition`",
+        ),
+        (
+            "kill: {group: agents}",
+            "partition: {where: {role: decode}, from: {role: prefill}, direction: sideways}",
+            "6:85: `direction` must be one of both, in, out; it is the text 'sideways'",
+        ),
+        (
+            "kill: {group: agents}",
+            "partition: {where: {role: decode, node: d}, from: {role: decode, node: d}}",
+            "6:87: d is both ends (a host has no network to itself)",
+        ),
+        (
+            "kill: {group: agents}",
+            "partition: {where: {role: decode}, from: {role: prefill, node: p, mode: 2}}",
+            "6:82: `node` names one node already (leave `mode` out)",
+        ),
+        (
+            "kill: {group: agents}",
+            "loss: {where: {role: decode}, from: {role: prefill}, percent: 10}",
+            "6:78: `percent` must be a percentage from 1% to 99.99%, not 10 (write 10%)",
+        ),
+        (
+            "kill: {group: agents}",
+            "loss: {where: {role: decode}, from: {role: prefill}, percent: 100%}",
+            "6:78: `percent` must be a percentage from 1% to 99.99%, not '100%'",
+        ),
+        (
+            "kill: {group: agents}",
+            "rate: {where: {role: prefill}, to: {role: decode}, rate: 5}",
+            "6:73: `rate` must be a rate such as 1mbit (per second: kbit, mbit or gbit), not 5 (write 5mbit)",
+        ),
+        (
+            "kill: {group: agents}",
+            "rate: {where: {role: prefill}, to: {role: decode}, rate: 5kbit}",
+            "6:73: a rate can be made from 64 kbit/s to 32 Gbit/s",
+        ),
+        (
+            "kill: {group: agents}",
+            "rate: {where: {role: prefill}, to: {role: decode}, rate: 33gbit}",
+            "6:73: a rate can be made from 64 kbit/s to 32 Gbit/s",
+        ),
+        (
+            "kill: {group: agents}",
+            "delay: {where: {role: prefill}, to: {role: decode}, delay: 0ms}",
+            "6:75: `delay` must be longer than nothing",
+        ),
+        (
+            "kill: {group: agents}",
+            "delay: {where: {role: prefill}, to: {role: decode}, delay: 10ms, jitter: 20ms}",
+            "6:89: `jitter` is more than the delay itself (nothing arrives earlier)",
+        ),
+        (
+            "kill: {group: agents}",
+            "port_block: {where: {role: decode}, from: {role: prefill}, port: 22}",
+            "6:81: port 22 is that of SSH, which is never touched",
+        ),
+        (
+            "kill: {group: agents}",
+            "port_block: {where: {role: decode}, from: {role: prefill}, port: metrics}",
+            "6:81: `port` must be bootstrap, http or a port from 1 to 65535, not 'metrics'",
+        ),
+        (
+            "kill: {group: agents}",
+            "port_block: {where: {role: decode}, from: {role: prefill}, port: bootstrap}",
+            "6:81: only prefill nodes have a bootstrap port (where: {role: prefill})",
+        ),
+        (
+            "kill: {group: agents}",
+            "port-block: {port: 1}",
+            "6:16: unknown key `port-block` (did you mean port_block?)",
         ),
         (
             "kill: {group: agents}",
@@ -189,22 +264,22 @@ def test_units_are_read() -> None:
         (
             "kill: {group: agents}",
             "poison: {kind: n2}, for: 5s",
-            "6:36: `for` has nothing to undo here (only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time)",
+            "6:36: `for` has nothing to undo here (signal: {send: STOP}, restart: {as: VARIANT}, stall, blackhole and faults of the network can be undone)",
         ),
         (
             "kill: {group: agents}",
             "kill: {group: agents}, for: 5s",
-            "6:39: `for` has nothing to undo here (only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time)",
+            "6:39: `for` has nothing to undo here (signal: {send: STOP}, restart: {as: VARIANT}, stall, blackhole and faults of the network can be undone)",
         ),
         (
             "kill: {group: agents}",
             "signal: {where: {role: decode}, send: KILL}, for: 5s",
-            "6:61: `for` has nothing to undo here (only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time)",
+            "6:61: `for` has nothing to undo here (signal: {send: STOP}, restart: {as: VARIANT}, stall, blackhole and faults of the network can be undone)",
         ),
         (
             "kill: {group: agents}",
             "restart: {where: {role: decode}}, for: 5s",
-            "6:50: `for` has nothing to undo here (only signal: {send: STOP}, restart: {as: VARIANT}, stall and blackhole can be undone after a time)",
+            "6:50: `for` has nothing to undo here (signal: {send: STOP}, restart: {as: VARIANT}, stall, blackhole and faults of the network can be undone)",
         ),
         (
             "kill: {group: agents}",

@@ -80,7 +80,8 @@ BAD_VALUES = [
     "server_aborts", "0.5.14", "a/b#1", "/p", "gauge", [], ["x"], ["healthy"], [1], [None], {}, {"x": 1},
     {"waiting": ">= 1"}, {"waiting": 1}, {"Host": "x"}, {"X-A": "é"}, {"X-A": "y"}, {"verify": True}, {"rate": "5/s"},
     {"group": "agents"}, [{}], [{"name": "a"}], "14:02:40Z", "25:02:40Z", "2026-06-20T14:02:40+02:00", "14:02:40",
-    "2026-06-20", "2026-13-20", "+02:00", "UTC", "98%", "-1%", "a>b", "routed", "gave-up", "kill-clients", "prefill",
+    "2026-06-20", "2026-13-20", "+02:00", "UTC", "98%", "-1%", "a>b", "routed", "gave-up", "1mbit",
+    "0.5gbit", "1mbps", "10%", "100%", "1.25%", "both", "bootstrap", "http",  "kill-clients", "prefill",
 ]  # fmt: skip
 
 

@@ -6,7 +6,16 @@ import pytest
 
 from chaos.model.events import Bound
 from chaos.model.scenario import Canary
-from chaos.model.units import bounds, parse_comparison, parse_duration, parse_rate
+from chaos.model.units import (
+    bounds,
+    format_bandwidth,
+    parse_bandwidth,
+    parse_comparison,
+    parse_duration,
+    parse_percent,
+    parse_rate,
+    told_bandwidth,
+)
 from chaos.model.versions import in_range, version_key
 
 
@@ -35,6 +44,25 @@ def test_a_rate_is_read_per_second() -> None:
     for bad in ("0/s", "0.0/m", "20", "20/d", "-1/s"):
         with pytest.raises(ValueError, match="must be a rate"):
             parse_rate(bad)
+
+
+def test_a_bandwidth_is_read_in_bits_per_second_and_written_as_short_as_it_can_be() -> None:
+    texts = ("1mbit", "1.5gbit", "64kbit", "0.5kbit", "1500.5kbit")
+    assert (1e6, 1.5e9, 64e3, 500.0, 1500500.0) == tuple(map(parse_bandwidth, texts))
+    for text in texts:
+        assert parse_bandwidth(text) == parse_bandwidth(format_bandwidth(parse_bandwidth(text)))
+    assert ("1mbit", "64kbit") == (format_bandwidth(1e6), format_bandwidth(64e3))
+    assert ("1 Mbit/s", "64 kbit/s", "2.5 Gbit/s") == tuple(map(told_bandwidth, (1e6, 64e3, 2.5e9)))
+    for bad in ("1", 1, "1mbps", "1 mbit", "1Mbit", "mbit", "-1mbit", None):
+        with pytest.raises(ValueError, match="must be a rate such as 1mbit"):
+            parse_bandwidth(bad)
+
+
+def test_a_percentage_leaves_something_and_takes_something() -> None:
+    assert (10.0, 99.99, 1.0) == tuple(map(parse_percent, ("10%", "99.99%", "1%")))
+    for bad in ("0%", "0.5%", "100%", "10", 10, "10 %", None):
+        with pytest.raises(ValueError, match="must be a percentage from 1% to"):
+            parse_percent(bad)
 
 
 def test_a_comparison_becomes_a_bound() -> None:

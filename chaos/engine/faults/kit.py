@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from chaos.engine.hosts import Here, Hosts
 from chaos.engine.owners import Owners
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     import httpx
 
@@ -65,3 +66,5 @@ class FaultKit:
     """What could not be undone."""
     doubts: list[Doubt] = field(default_factory=list)
     """What nobody knows whether it was."""
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """Tell apart what faults of one run make on a host."""

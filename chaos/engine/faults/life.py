@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from chaos.engine.faults.kit import FaultKit
-    from chaos.model.faults import NodeAction
+    from chaos.model.actions import NodeAction
     from chaos.model.scenario import Step
     from chaos.model.target import Server
 
@@ -74,6 +74,16 @@ class Fault(ABC):
     @property
     def pids(self) -> tuple[int, ...]:
         """Those processes."""
+        return ()
+
+    @property
+    def cut_off(self) -> tuple[str, ...]:
+        """Nodes that it leaves no way, or not the one that they need, to `cut_from`."""
+        return ()
+
+    @property
+    def cut_from(self) -> tuple[str, ...]:
+        """The other side."""
         return ()
 
     @property
@@ -187,6 +197,8 @@ class Fault(ABC):
                 nodes=self.nodes,
                 pids=self.pids,
                 ends=self.ends,
+                cut_off=self.cut_off,
+                cut_from=self.cut_from,
             )
         )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.agent import blackhole
+from chaos.engine.faults import network
 from chaos.engine.faults.processes import NoSuchRank, may_signal, processes_now, rank_of
 from chaos.engine.faults.select import matching
 from chaos.engine.hosts import HostLost
 from chaos.engine.probes.locate import NotLocated
+from chaos.model.actions import NetworkAction
 from chaos.model.errors import Refused, Unfit
 from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Poison, Restart, Sham, Signal
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from chaos.engine.hosts import Hosts
     from chaos.engine.ports import Restarter
-    from chaos.model.faults import NodeAction
+    from chaos.model.actions import NodeAction
     from chaos.model.pack import Pack
     from chaos.model.scenario import Scenario
     from chaos.model.target import Server, Target
@@ -39,10 +41,13 @@ def demand(scenario: Scenario, target: Target, restarter: Restarter | None = Non
         found = _nodes(step.id, step.action, target)
         for message, hint in _lacks(step.action, found, restarter):
             raise Refused(f"{step.id}: {message}", hint=hint)
+        if isinstance(step.action, NetworkAction):
+            network.check_target(step.id, step.action, found, target)
 
 
 def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack], hosts: Hosts) -> None:
-    """Raise `Refused` when a process that a step acts on cannot be found or may not be signalled. Blocks."""
+    """Raise `Refused` when a step cannot act on its processes or on the network of its hosts. Blocks."""
+    network.check_hosts(scenario, target, hosts)
     for step in scenario.timeline:
         action = step.action
         if isinstance(action, Kill) and action.how == "blackhole":

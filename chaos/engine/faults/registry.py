@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from chaos.engine.faults.aborts import AbortApi
 from chaos.engine.faults.frames import AbortFrameFault, ForeignFrameFault
 from chaos.engine.faults.holds import HoldFault
+from chaos.engine.faults.network import NetworkFault
 from chaos.engine.faults.poison import PoisonFault
 from chaos.engine.faults.restarts import RestartFault
 from chaos.engine.faults.sham import ShamFault
 from chaos.engine.faults.signals import SignalFault
 from chaos.engine.faults.waves import Wave
 from chaos.model.faults import HOLDS, AbortFrame, ForeignFrame, Kill, Poison, Restart, Sham, Signal
+from chaos.model.network import Delay, Loss, Partition, PortBlock, RateLimit
 
 if TYPE_CHECKING:
     from chaos.engine.faults.kit import FaultKit
@@ -24,6 +26,11 @@ FAULTS: dict[type[Section], type[Fault]] = {
     Kill: Wave,
     Signal: SignalFault,
     Restart: RestartFault,
+    Partition: NetworkFault,
+    Loss: NetworkFault,
+    RateLimit: NetworkFault,
+    Delay: NetworkFault,
+    PortBlock: NetworkFault,
     ForeignFrame: ForeignFrameFault,
     AbortFrame: AbortFrameFault,
     Poison: PoisonFault,

@@ -36,7 +36,7 @@ def wire() -> Iterator[tuple[NetHost, NetHost]]:
 def hosts(wire) -> Iterator[tuple[NetHost, NetHost]]:
     yield wire
     near, _ = wire
-    near.call("net.carry_out", steps=[one["undo"] for one in near.call("net.standing")])
+    near.clear()
 
 
 @pytest.fixture
@@ -64,12 +64,18 @@ def apply(near: NetHost, far: NetHost, kind: str, **what: Any) -> dict[str, Any]
 def arrives(sender: NetHost, hearer: NetHost, family: int = V4, count: int = 20) -> int:
     """How many of so many datagrams arrive."""
     ear = hearer.call("net.ear", name=hearer.addresses[family], lasts_s=60)
-    sender.call("net.shower", address=ear["address"], port=ear["udp"], secret=ear["secret"], count=count, every_ms=1)
+    send = {"name": hearer.addresses[family], "port": ear["udp"], "secret": ear["secret"], "v4": ear["v4"]}
+    sender.call("net.shower", **send, count=count, every_ms=1)
     deadline = time.monotonic() + QUIET_S
     while (got := hearer.call("net.heard", ear=ear["id"])["datagrams"]) < count and time.monotonic() < deadline:
         time.sleep(0.02)
     hearer.call("net.close_ear", ear=ear["id"])
     return got
+
+
+def standing(host: NetHost) -> set[str]:
+    """What a sweep would find of the network."""
+    return {one["what"] for one in host.call("sweep", dry=True) if one["kind"] in ("table", "qdisc")}
 
 
 def knocks(near: NetHost, far: NetHost, port: int, family: int = V4) -> str:
@@ -133,9 +139,8 @@ def test_what_a_loss_drops_is_counted_by_its_rules_and_missed_at_the_other_end(n
 def throughput(near: NetHost, far: NetHost, family: int, most_bytes: int) -> float:
     """Bytes per second that come from `near` to `far`."""
     ear = far.call("net.ear", name=far.addresses[family], lasts_s=60)
-    near.call(
-        "net.burst", address=ear["address"], port=ear["tcp"], secret=ear["secret"], most_bytes=most_bytes, most_s=2
-    )
+    send = {"name": far.addresses[family], "port": ear["tcp"], "secret": ear["secret"], "v4": ear["v4"]}
+    near.call("net.burst", **send, most_bytes=most_bytes, most_s=2)
     told = far.call("net.heard", ear=ear["id"])
     far.call("net.close_ear", ear=ear["id"])
     return told["bytes"] / max(told["seconds"], 1e-9)
@@ -179,17 +184,17 @@ def test_a_qdisc_that_somebody_chose_is_left_alone(near, far) -> None:
 def test_what_stands_is_found_by_its_name_and_only_that(near, far) -> None:
     near.tool("nft", "add", "table", "inet", "others")
     try:
-        apply(near, far, "partition", number=1)
-        apply(near, far, "loss", number=2, share=0.1)
-        apply(near, far, "rate", bit_per_s=1_000_000)
-        standing = near.call("net.standing")
-        assert {"nft table pdchaos_ab_12_1", "nft table pdchaos_ab_12_2", f"tc qdisc 7db1: on {near.device}"} == {
-            one["what"] for one in standing
+        orders = (("partition", {"number": 1}), ("loss", {"number": 2, "share": 0.1}), ("rate", {"bit_per_s": 10**6}))
+        undo = [step for kind, what in orders for step in apply(near, far, kind, **what)["undo"]]
+        assert standing(near) == {
+            "nft table inet pdchaos_ab_12_1",
+            "nft table inet pdchaos_ab_12_2",
+            f"htb 7db1: of {near.device}",
         }
         with pytest.raises(Trouble, match="shaped by pdchaos already"):
             plan(near, far, "rate", bit_per_s=1_000_000)
-        near.call("net.carry_out", steps=[one["undo"] for one in standing])
-        assert [] == near.call("net.standing")
+        near.call("net.carry_out", steps=undo)
+        assert set() == standing(near)
         assert re.findall(r"table \S+ \S+", near.tool("nft", "list", "tables")) == ["table inet others"]
     finally:
         near.tool("nft", "delete", "table", "inet", "others")
@@ -198,7 +203,7 @@ def test_what_stands_is_found_by_its_name_and_only_that(near, far) -> None:
 def test_a_plan_touches_nothing(near, far) -> None:
     plan(near, far, "partition")
     plan(near, far, "rate", bit_per_s=1_000_000)
-    assert [] == near.call("net.standing")
+    assert set() == standing(near)
 
 
 def has_netem() -> bool:
@@ -210,7 +215,7 @@ def has_netem() -> bool:
 def test_a_delay_that_this_kernel_cannot_make_is_refused_with_its_reason(near, far) -> None:
     with pytest.raises(Trouble, match="this kernel cannot do it: netem: ") as refused:
         plan(near, far, "delay", delay_ms=100.0, jitter_ms=5.0)
-    assert ("kernel", []) == (refused.value.kind, near.call("net.standing"))
+    assert ("kernel", set()) == (refused.value.kind, standing(near))
 
 
 @pytest.mark.skipif(not has_netem(), reason="this kernel has no netem")

@@ -80,6 +80,24 @@ class NetHost:
         assert told["kind"] != "defect", told["err"]
         raise Trouble(told["kind"], told["err"])
 
+    def clear(self) -> None:
+        """Take away every table and qdisc."""
+        self.tool("nft", "flush", "ruleset")
+        subprocess.run(
+            ["ip", "netns", "exec", self.name, "tc", "qdisc", "del", "dev", self.device, "root"],
+            capture_output=True,
+            check=False,
+        )
+
+    def kill(self) -> None:
+        """End what runs there, as nothing can prepare for."""
+        process, self._process = self._started(), None
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe
+            pipe.close()
+
     def close(self) -> None:
         """End what runs there."""
         if self._process is not None:
