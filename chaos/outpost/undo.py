@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
 from chaos.outpost.processes import signal, threads
+from chaos.outpost.shell import to_its_end
 from chaos.outpost.tools import which
+from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,12 @@ CONTINUED_S = 2.0
 
 def undo(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Take every step, whatever becomes of the others: what was `done`, whether that is `ok`, and what was `said`."""
-    return [_continue(step["cont"]) if "cont" in step else _run(step["argv"], step.get("ok", [0])) for step in steps]
+    return [
+        _continue(step["cont"])
+        if "cont" in step
+        else _run(step["argv"], step.get("ok", [0]), step.get("limit_s", COMMAND_S))
+        for step in steps
+    ]
 
 
 def _continue(processes: Sequence[Sequence[int]]) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def _stopped(processes: Sequence[Sequence[int]]) -> int:
     return sum("T" in (states or {}) for states in threads(processes))
 
 
-def _run(argv: Sequence[str], ok: Sequence[int]) -> dict[str, Any]:
+def _run(argv: Sequence[str], ok: Sequence[int], limit_s: float) -> dict[str, Any]:
     step: dict[str, Any] = {"done": " ".join(argv), "ok": False, "said": ""}
     program = which(argv[0])
     if program is None:
@@ -50,22 +56,15 @@ def _run(argv: Sequence[str], ok: Sequence[int]) -> dict[str, Any]:
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(PAUSE_S)
-        step = {**step, **_once([program, *argv[1:]], ok)}
+        step = {**step, **_once([program, *argv[1:]], ok, limit_s)}
         if step["ok"]:
             break
     return step
 
 
-def _once(argv: Sequence[str], ok: Sequence[int]) -> dict[str, Any]:
+def _once(argv: Sequence[str], ok: Sequence[int], limit_s: float) -> dict[str, Any]:
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=COMMAND_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return {"said": str(error)}
-    return {"ok": done.returncode in ok, "said": " ".join(done.stdout.decode(errors="replace").split())[:300]}
+        status, said = to_its_end(argv, limit_s)
+    except Trouble as trouble:
+        return {"said": trouble.text}
+    return {"ok": status in ok, "said": said}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
 import json
 import os
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from chaos.engine.forensics import Forensics, Subject, Suspicion, collect
+from chaos.engine.forensics import Forensics, Subject, Suspicion, collect, folder
+from chaos.engine.forensics.nodes import Nodes
+from chaos.engine.forensics.redact import Redactor
 from chaos.engine.hosts import Here, HostLost
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes.http import make_http
@@ -59,7 +60,13 @@ class Bench:
 
 
 @contextlib.asynccontextmanager
-async def bench(tmp_path: Path, process: object, host: Here | None = None, **servers: object) -> AsyncIterator[Bench]:
+async def bench(
+    tmp_path: Path,
+    process: object,
+    host: Here | None = None,
+    logs: tuple[tuple[str, str], ...] = (),
+    **servers: object,
+) -> AsyncIterator[Bench]:
     """Forensics of a node whose process is `process`."""
     folder = RunFolder.create(tmp_path, utc="20261129T000000Z", scenario="s", run_id="r1")
     folder.write("target.yaml", "api_key: env:KEY\n")
@@ -85,7 +92,7 @@ async def bench(tmp_path: Path, process: object, host: Here | None = None, **ser
                     host=host or Here(),
                     metrics_url=url + "/metrics",
                     info_url=url + "/server_info",
-                    logs=(("log", str(log)),),
+                    logs=logs or (("log", str(log)),),
                 ),
                 Subject(node="decode-0", host=Here()),
             ],
@@ -186,6 +193,51 @@ async def test_the_first_suspicion_saves_by_itself_and_marks_the_log_at_the_faul
     assert ("fatal-line", "prefill-0: it died") == (one.taken.reason, one.taken.detail)
 
 
+async def test_of_a_long_log_what_stood_around_the_fault_is_saved(tmp_path: Path, start: Callable) -> None:
+    class Told(Here):
+        marked = False
+
+        async def call(self, op: str, /, **args: object) -> object:
+            value = await super().call(op, **args)
+            self.marked = self.marked or op == "ends"
+            return value
+
+    host = Told()
+    async with bench(tmp_path, start(), host) as one:
+        with (tmp_path / "prefill-0.log").open("a") as log:
+            log.write("long before\n" * 50_000 + "just before\n")
+            log.flush()
+            one.suspicion.on_event(ev.WaveFired(t_ns=0, wave="w", how="sigkill", ordered_ns=0))
+            await until(lambda: host.marked)
+            log.write("just after\n" + "long after\n" * 50_000)
+        await one.forensics.save("fatal-line")
+    assert "just before\njust after\n" in one.read("prefill-0-log.txt")
+
+
+async def test_a_host_that_hangs_costs_the_nodes_of_others_nothing(tmp_path: Path, start: Callable) -> None:
+    class Hanging(Here):
+        async def call(self, op: str, /, **args: object) -> object:
+            await asyncio.sleep(0.6)
+            raise HostLost("no answer")
+
+    process = start()
+    snapshot = folder.Snapshot(
+        RunFolder.create(tmp_path, utc="20261129T000000Z", scenario="s", run_id="r1"),
+        0,
+        "fatal-line",
+        Redactor(()),
+        time.monotonic() + 0.5,
+    )
+
+    class Two:
+        def located(self) -> dict[str, object]:
+            return {"decode-0": process.located, "prefill-0": process.located}
+
+    subjects = [Subject(node="decode-0", host=Hanging()), Subject(node="prefill-0", host=Here())]
+    read = await Nodes(subjects, Two(), Redactor(())).stacks(snapshot)
+    assert (0, 3) == (read["decode-0"].count, read["prefill-0"].count)
+
+
 async def test_without_the_tool_all_else_is_saved_and_the_lack_is_told(
     tmp_path: Path, start: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,10 +315,8 @@ async def test_of_a_pattern_the_latest_files_are_saved(tmp_path: Path, start: Ca
     for number in range(5):
         (tmp_path / f"many-{number}.log").write_text(f"file {number}\n")
         os.utime(tmp_path / f"many-{number}.log", (number, number))
-    async with bench(tmp_path, start()) as one:
-        (subject, other) = one.forensics._subjects
-        logs = (("log", str(tmp_path / "many-*.log")), ("told", ""))
-        one.forensics._subjects = (dataclasses.replace(subject, logs=logs), other)
+    logs = (("log", str(tmp_path / "many-*.log")), ("told", ""))
+    async with bench(tmp_path, start(), logs=logs) as one:
         await one.forensics.save("fatal-line")
     assert ["file 2", "file 3", "file 4"] == [
         one.read(f"prefill-0-log{which}.txt").split("\n")[1] for which in ("", "-2", "-3")
@@ -285,8 +335,6 @@ async def test_when_the_time_is_up_the_rest_is_left_out_and_named(
 
 
 async def test_a_flood_is_cut_and_says_so(tmp_path: Path, start: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chaos.engine.forensics import folder
-
     monkeypatch.setattr(folder, "MOST_FILE_BYTES", 2000)
     monkeypatch.setattr(folder, "MOST_BYTES", 9_000)
     async with bench(tmp_path, start(), metrics=text(METRICS * 10_000)) as one:

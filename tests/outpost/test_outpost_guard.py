@@ -306,3 +306,15 @@ def test_our_tables_and_queues_of_the_network_are_found_and_only_they_are_remove
     assert [("table", "run_1", False, False), ("qdisc", "", False, False)] == told(dry)
     assert [("table", "run_1", False, True), ("qdisc", "", False, True)] == told(wet)
     assert ([], "table inet theirs") == (after, tables)
+
+
+def test_what_a_step_starts_is_not_marked_as_ours_and_does_not_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(marks.RUN, "run1")
+    monkeypatch.setenv(marks.OWNER, "1:1")
+    (step,) = undo([{"argv": ["sh", "-c", "sleep 5 & env | grep PDCHAOS_ || echo unmarked"], "limit_s": 4.0}])
+    assert (True, "unmarked") == (step["ok"], step["said"])
+
+
+def test_a_step_that_takes_too_long_failed() -> None:
+    (step,) = undo([{"argv": ["sleep", "30"], "limit_s": 0.05}])
+    assert (False, "did not end within 0.05 s") == (step["ok"], step["said"])

@@ -21,6 +21,7 @@ import msgspec
 from chaos.engine.hosts import Here, HostLost, HostTrouble
 from chaos.engine.load.census import census, of_phases
 from chaos.model.errors import HarnessError, UsageError
+from chaos.outpost.marks import marked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -116,7 +117,7 @@ class ProcessHere:
                     stderr=log,
                     start_new_session=True,
                     limit=LINE_LIMIT,
-                    env={**os.environ, "PDCHAOS_RUN": self._run},
+                    env=marked(self._run),
                 )
             except OSError as error:
                 raise HarnessError(f"a load agent cannot be started: {error.strerror}") from None
