@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -44,3 +46,30 @@ async def test_a_stream_that_nobody_reads_any_more_is_stopped() -> None:
     stream = Here().stream("ticks", count=2, every_s=3600.0)
     assert 0 == await anext(stream)
     await stream.aclose()  # returns only once the thread has ended
+
+
+async def test_streams_that_last_leave_operations_their_turn() -> None:
+    streams = [Here().stream("ticks", count=2, every_s=3600.0) for _ in range(40)]
+    assert [0] * 40 == [await anext(stream) for stream in streams]
+    assert await Here().call("now")
+    for stream in streams:
+        await stream.aclose()
+
+
+STUCK = """
+import asyncio, threading
+from chaos.engine.hosts import Here, HostLost
+from chaos.outpost import ops
+ops.OPS["hang"] = threading.Event().wait
+async def main():
+    try:
+        await Here().call("hang", timeout_s=0.05)
+    except HostLost:
+        print("given up", flush=True)
+asyncio.run(main())
+"""
+
+
+def test_an_operation_that_never_returns_does_not_keep_us_from_ending() -> None:
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=60, check=False)
+    assert (0, "given up\n") == (done.returncode, done.stdout)

@@ -308,6 +308,42 @@ def test_our_tables_and_queues_of_the_network_are_found_and_only_they_are_remove
     assert ([], "table inet theirs") == (after, tables)
 
 
+GUARDED = """
+import json, subprocess, sys
+from chaos.outpost import guards, state, sweep
+state.PRIVATE = (sys.argv[1],)
+everybody = sweep.everybody
+sweep.everybody = lambda: {pid: one for pid, one in everybody().items() if str(pid) == sys.argv[2]}
+for words in ("ip link set lo up", "nft add table inet pdchaos_run_1_1", "nft add table inet pdchaos_run_2_1",
+              "tc qdisc add dev lo root handle 7db1: tbf rate 1mbit burst 10k latency 50ms"):
+    subprocess.run(words.split(), check=True)
+guards.arm("run-1", "slow", 60, [{"argv": "tc qdisc del dev lo root".split()},
+                                 {"argv": "nft delete table inet pdchaos_run_1_1".split()}])
+print(json.dumps([sweep.sweep(), sweep.sweep(runs=["run-1"]), sweep.sweep(dry=True)]))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="tables of the network take root")
+def test_tables_and_queues_of_a_run_that_lives_are_left_alone_and_a_leftover_process_protects_none(
+    tmp_path: Path,
+) -> None:
+    with running("-c", "print(flush=True); input()", env=left_behind("run-2")) as process:
+        assert process.stdout.readline()
+        words = ["unshare", "--net", sys.executable, "-c", GUARDED, str(tmp_path / "r"), str(process.pid)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert 0 == done.returncode, done.stderr
+    others, mine, left = json.loads(done.stdout)
+    assert [
+        ("fault", "run-1", True, False),
+        ("process", "run-2", False, True),
+        ("table", "run_1", True, False),
+        ("table", "run_2", False, True),
+        ("qdisc", "run-1", True, False),
+    ] == told(others)
+    assert [("fault", "run-1", False, True)] == told(mine)
+    assert [] == left
+
+
 def test_what_a_step_starts_is_not_marked_as_ours_and_does_not_hold_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(marks.RUN, "run1")
     monkeypatch.setenv(marks.OWNER, "1:1")

@@ -64,10 +64,12 @@ def test_a_child_that_was_seen_stays_listed_dead_or_adopted() -> None:
 
 
 def test_a_later_process_with_the_pid_is_another_one() -> None:
-    pid, ticks = named(os.getpid())
-    assert "dead" == seen(pid, ticks - 1)["state"]
-    assert [None] == threads([[pid, ticks - 1]])
-    assert [f"process {pid} has ended"] == send([[pid, ticks - 1]], "KILL")
+    with staying() as process:
+        pid, ticks = named(process.pid)
+        assert "dead" == seen(pid, ticks - 1)["state"]
+        assert [None] == threads([[pid, ticks - 1]])
+        assert [f"process {pid} has ended"] == send([[pid, ticks - 1]], "KILL")
+        assert process.poll() is None
 
 
 def test_a_stopped_process_shows_every_thread_stopped_and_goes_on_when_told() -> None:
@@ -152,10 +154,11 @@ def test_a_command_runs_to_its_end_and_tells_its_status_and_what_it_said() -> No
 
 
 def test_a_command_that_takes_too_long_is_killed_with_all_it_started() -> None:
+    sleep = f"sleep 4711.{os.getpid()}"
     with pytest.raises(Trouble, match=r"did not end within 0\.2 s") as caught:
-        shell("sleep 4711 & sleep 4711", 0.2)
+        shell(f"{sleep} & {sleep}", 0.2)
     assert "too-slow" == caught.value.kind
-    until(lambda: not any(proc.title(pid) == "sleep 4711" for pid in proc.everybody()))
+    until(lambda: not any(proc.title(pid) == sleep for pid in proc.everybody()))
 
 
 def test_what_a_command_starts_is_not_marked_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
