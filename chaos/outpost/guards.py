@@ -112,10 +112,9 @@ def end(who: str) -> bool:
 
 
 def _write_record(name: str, pid: int, what: dict[str, Any]) -> Path:
-    found = proc.stat(pid)
     value = {
         **what,
-        "guard": f"{pid}:{found.start_ticks if found else 0}",
+        "guard": marks.named(pid),
         "owner": marks.me(),
         "boot": proc.boot_id(),
         "since": round(time.time()),

@@ -6,12 +6,13 @@ What an owner of a target starts for us (a restart command) carries neither: it 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from chaos.outpost import proc
 
 RUN = "PDCHAOS_RUN"
 OWNER = "PDCHAOS_OWNER"
-"""`PID:START_TICKS` of whoever started it. When that one is gone, what it started is a leftover."""
+"""Whoever started it, as `named`. When that one is gone, what it started is a leftover."""
 
 
 def marked(run: str) -> dict[str, str]:
@@ -24,19 +25,35 @@ def unmarked() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in (RUN, OWNER)}
 
 
+def named(pid: int) -> str:
+    """A process that runs, for whoever asks later: `PID:START_TICKS:NAMESPACE`."""
+    found = proc.stat(pid)
+    return f"{pid}:{found.start_ticks if found else 0}:{_namespace()}"
+
+
 def me() -> str:
-    """This process, as an owner."""
-    found = proc.stat(os.getpid())
-    return f"{os.getpid()}:{found.start_ticks if found else 0}"
+    """This process, named."""
+    return named(os.getpid())
 
 
-def lives(owner: str) -> bool:
-    """Whether the process that is named so still runs."""
-    pid, _, started = owner.partition(":")
+def lives(named: str) -> bool:
+    """Whether the process that was named so still runs.
+
+    One in another namespace of pids (a container's) has a number that means somebody else here: it is taken to live, so
+    that nothing is done to it but from there.
+    """
     try:
+        pid, started, namespace = named.split(":")
         found = proc.same(int(pid), int(started))
     except ValueError:
         return False
     except PermissionError:
         return True
-    return found is not None and not found.gone
+    return namespace != _namespace() or (found is not None and not found.gone)
+
+
+def _namespace() -> str:
+    try:
+        return Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")
+    except OSError:
+        return ""

@@ -102,7 +102,7 @@ def _processes(dry: bool, runs: Sequence[str], guards: set[str]) -> list[dict[st
         run, owner = environment.get(marks.RUN), environment.get(marks.OWNER)
         if run is None or owner is None or one.gone or one.pid == os.getpid():
             continue
-        if f"{one.pid}:{one.start_ticks}" in guards:
+        if marks.named(one.pid) in guards:
             continue
         lives = run not in runs and marks.lives(owner)
         found.append((one, _item("process", run, f"pid {one.pid}: {proc.title(one.pid)[:200]}", lives=lives)))

@@ -77,7 +77,7 @@ def test_sigterm_makes_it_act_and_a_ctrl_c_does_not() -> None:
         stop(process)
         os.kill(one["pid"], signal.SIGINT)
         os.kill(one["pid"], signal.SIGHUP)
-        assert marks.lives(f"{one['pid']}:{named(one['pid'])[1]}")
+        assert marks.lives(marks.named(one["pid"]))
         assert stopped(process)
         os.kill(one["pid"], signal.SIGTERM)
         until(lambda: not stopped(process))
@@ -255,7 +255,7 @@ def test_what_cannot_be_taken_back_says_why_and_is_kept(records: Path) -> None:
 
 def left_behind(run: str) -> dict[str, str]:
     """The environment of a process that somebody started who is gone."""
-    return {**os.environ, marks.RUN: run, marks.OWNER: f"{os.getpid()}:1"}
+    return {**os.environ, marks.RUN: run, marks.OWNER: marks.me().replace(":", ":1", 1)}
 
 
 def test_a_process_that_outlived_whoever_started_it_is_ended(only: list[int]) -> None:
@@ -281,6 +281,24 @@ def test_a_process_of_a_run_that_lives_and_one_of_a_lab_are_left_alone(only: lis
         assert ["\n"] * 2 == [one.stdout.readline() for one in (mine, node)]
         assert [("process", "run2", True, False)] == told(sweep.sweep())
         assert (None, None) == (mine.poll(), node.poll())
+
+
+def test_a_process_whose_owner_is_in_another_namespace_of_pids_is_left_to_whoever_is_there(only: list[int]) -> None:
+    pid, ticks, _ = marks.me().split(":")
+    elsewhere = {**os.environ, marks.RUN: "run3", marks.OWNER: f"{pid}:1{ticks}:4711"}
+    with running("-c", "print(flush=True); input()", env=elsewhere) as process:
+        assert process.stdout.readline()
+        only.append(process.pid)
+        assert [("process", "run3", True, False)] == told(sweep.sweep())
+        assert process.poll() is None
+        assert [("process", "run3", False, True)] == told(sweep.sweep(runs=["run3"]))
+
+
+def test_who_is_named_is_told_from_a_later_process_and_from_nobody() -> None:
+    mine = marks.me()
+    assert [True, False, False, False] == [
+        marks.lives(one) for one in (mine, mine.replace(":", ":1", 1), "", "no:such:process")
+    ]
 
 
 NETWORK = """
