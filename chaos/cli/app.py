@@ -205,6 +205,23 @@ def init(
 
 
 @app.command()
+def doctor(
+    target: Annotated[str, typer.Option("--target", "-t", metavar="TARGET", help="A target file.")],
+    production: Annotated[
+        bool, typer.Option("--production", help="Send canaries to a target of `environment: production`, too.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Look at every precondition of a run: hosts, servers, what may be done to them, one canary on each path.
+
+    Breaks nothing. Exit code 0 when all is well, 6 when the target is unfit, 5 when what it allows would be refused.
+    """
+    from chaos.cli.doctor import doctor as examine  # noqa: PLC0415
+
+    raise typer.Exit(examine(target, production=production, as_json=json))
+
+
+@app.command()
 def sweep(
     target: Annotated[str, typer.Option("--target", "-t", metavar="TARGET", help="A target file.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look.")] = False,

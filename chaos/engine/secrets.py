@@ -52,11 +52,16 @@ def look_up(reference: str | None, what: str = "api_key") -> str | None:
 
 def look_up_all(target: Target, scenario: Scenario) -> None:
     """Look up every secret that a run will need, so that one which is missing is known before anything is touched."""
-    look_up(target.api_key)
-    header_values(target.headers)
+    look_up_target(target)
     for group in scenario.load:
         look_up(group.api_key, f"load {group.name}: api_key")
         header_values(group.headers, f"load {group.name}: ")
+
+
+def look_up_target(target: Target) -> None:
+    """Look up every secret that asking a target needs."""
+    look_up(target.api_key)
+    header_values(target.headers)
 
 
 def header_values(headers: Mapping[str, HeaderValue], whose: str = "") -> dict[str, str]:

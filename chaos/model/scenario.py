@@ -202,12 +202,20 @@ class Expect(Section):
     allow: list[AllowedOutcome] = Field(default=[Outcome.HEALTHY], min_length=1)
 
 
+Privilege = Literal["signal", "network", "netem", "threads"]
+
+
 class Requires(Section):
-    """What a target must have before anything is touched: packs it uses, metrics those packs know, nodes of a role."""
+    """What a target must have before anything is touched: packs it uses, metrics those packs know, nodes of a role.
+
+    `privileges` on the hosts of its servers: to `signal` them, to change their `network` (`netem`: to delay packets,
+    too), to see names and stacks of `threads`.
+    """
 
     packs: list[Name] = []
     metrics: list[ConditionName] = []
     nodes: dict[Role, Annotated[int, Field(ge=1, le=MOST_NODES)]] = {}  # at least so many of a role
+    privileges: list[Privilege] = []
 
 
 class Scenario(Section):

@@ -28,7 +28,9 @@ def test_help_answers_without_importing_what_only_runs_need() -> None:
     )
     said = pdchaos("--help", code=probe)
     assert "LOADED []" in said.stdout, said.stdout + said.stderr
-    for command in ("run", "judge", "autopsy", "plan", "check", "schema", "scenarios", "init", "sweep", "demo", "lab"):
+    for command in (
+        "run", "judge", "autopsy", "plan", "check", "schema", "scenarios", "init", "doctor", "sweep", "demo", "lab",
+    ):  # fmt: skip
         assert f" {command} " in said.stdout
 
 

@@ -61,7 +61,7 @@ class Probes:
         self._clock = clock
         self._logs = LogProbe([log for node in nodes for log in node.logs], emit=emit, clock=clock, run_id=setup.run_id)
         self._canary = CanaryProbe(
-            _routes(setup, found),
+            routes(setup, found),
             http=http,
             emit=emit,
             clock=clock,
@@ -167,20 +167,20 @@ def _tokens(setup: Setup) -> int:
     return max(wanted, ROOM_TOKENS) if setup.plan.content == "echo" else wanted
 
 
-def _routes(setup: Setup, found: Discovery) -> list[Route]:
+def routes(setup: Setup, found: Discovery) -> list[Route]:
     """The paths that canaries take: through the router, and straight to each pair that can be asked by itself."""
     api = setup.scenario.canary.api
     by_id = {node.node.id: node for node in found.nodes}
     soon = pair_soon(sum(node.node.role == "prefill" for node in found.nodes))
     pairs = any(path.examined and path.kind != "routed" for path in found.seen.paths)
-    routes = []
+    asked = []
     for path in found.seen.paths:
         if not path.examined:
             continue
         if path.kind == "routed":
             url, named = _asked(found.router, api), found.router.pack.rid
             soon_routed = SOON_BESIDE_PAIRS if pairs else MAX_OPEN
-            routes.append(Route(path=path.id, url=url, api=api, named=named, soon=soon_routed))
+            asked.append(Route(path=path.id, url=url, api=api, named=named, soon=soon_routed))
             continue
         prefill, decode = (by_id[node] for node in path.nodes)
         at = rendezvous(prefill)
@@ -188,8 +188,8 @@ def _routes(setup: Setup, found: Discovery) -> list[Route]:
             raise ValueError(f"{path.id} is examined, but nobody knows where decode finds {prefill.node.id}")
         pair = Pair(url=_asked(prefill, api), at=at, rooms=rooms(path))
         url, named = _asked(decode, api), decode.pack.rid
-        routes.append(Route(path=path.id, url=url, api=api, pair=pair, named=named, soon=soon))
-    return routes
+        asked.append(Route(path=path.id, url=url, api=api, pair=pair, named=named, soon=soon))
+    return asked
 
 
 def _asked(node: FoundNode, api: Api) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -21,14 +21,14 @@ from chaos.model import events as ev
 from chaos.model.errors import Unfit, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import httpx
 
     from chaos.engine.hosts import Host, Hosts
     from chaos.engine.ports import Clock
     from chaos.model.pack import Pack
-    from chaos.model.target import ServerSpec, Target
+    from chaos.model.target import Server, ServerSpec, Target
 
 NO_MODEL = "default"
 
@@ -74,13 +74,20 @@ class Discovery:
         return tuple(found.base_url + found.pack.endpoints.abort for found in nodes)
 
 
+class Problem(NamedTuple):
+    """Why a run cannot start with this node."""
+
+    topic: Literal["http", "metrics", "log", "process"]
+    text: str
+
+
 @dataclass(slots=True)
-class _Looked:
-    """One node looked at: what was found, and the reasons why the run cannot start."""
+class Looked:
+    """One node looked at: what was found, what is not there, and the reasons why the run cannot start."""
 
     found: FoundNode
     notes: list[str]
-    problems: list[str]
+    problems: list[Problem]
 
 
 async def discover(
@@ -96,13 +103,32 @@ async def discover(
     """Ask every server of the target. Raises Unfit when one does not answer or is not what the target says."""
     headers = headers or {}
     inquiry = Inquiry(http, headers, plan.time_scale)
-    servers = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in target.servers]
-    async with asyncio.TaskGroup() as group:
-        looks = [group.create_task(_look(*server, inquiry, hosts, clock)) for server in servers]
-    looked = [look.result() for look in looks]
-    problems = [problem for one in looked for problem in one.problems]
+    looked = await look(target, target.servers, packs, inquiry, hosts, clock)
+    problems = [problem.text for one in looked for problem in one.problems]
     if problems:
         raise Unfit("; ".join(problems), hint="nothing was touched: mend the deployment or the target file")
+    return put_together(target, plan, looked, clock=clock, headers=headers)
+
+
+async def look(
+    target: Target,
+    servers: Sequence[Server],
+    packs: Mapping[str, Pack],
+    inquiry: Inquiry,
+    hosts: Hosts,
+    clock: Clock,
+) -> list[Looked]:
+    """Ask these servers of the target, all at once; what is wrong with them is in the answer."""
+    known = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in servers]
+    async with asyncio.TaskGroup() as group:
+        looks = [group.create_task(_look(*one, inquiry, hosts, clock)) for one in known]
+    return [look.result() for look in looks]
+
+
+def put_together(
+    target: Target, plan: ev.Plan, looked: Sequence[Looked], *, clock: Clock, headers: Mapping[str, str]
+) -> Discovery:
+    """What looks at all nodes found, as one."""
     nodes = tuple(one.found for one in looked)
     notes = [note for one in looked for note in one.notes]
     model = target.model or next((model for found in nodes for model in found.models), "")
@@ -134,7 +160,7 @@ def _pack(packs: Mapping[str, Pack], target: Target, role: ev.Role) -> Pack:
 
 async def _look(
     name: str, role: ev.Role, spec: ServerSpec, pack: Pack, inquiry: Inquiry, hosts: Hosts, clock: Clock
-) -> _Looked:
+) -> Looked:
     host, base_url = hosts.at(name), hosts.relays.url(name, spec.url.rstrip("/"))
     said = await inquiry.ask(base_url, pack.endpoints)
     notes = [f"{name}: {note}" for note in said.notes]
@@ -167,15 +193,15 @@ async def _look(
         models=said.models,
         dp_size=max(said.info.dp_size or 1, 1),
     )
-    return _Looked(found, notes, problems)
+    return Looked(found, notes, problems)
 
 
-def _server_problems(name: str, role: ev.Role, url: str, said: Said) -> list[str]:
+def _server_problems(name: str, role: ev.Role, url: str, said: Said) -> list[Problem]:
     if said.silent:
-        return [f"{name} at {url} does not answer ({said.silent})"]
+        return [Problem("http", f"{name} at {url} does not answer ({said.silent})")]
     mode = said.info.disaggregation_mode
     if role != "router" and mode is not None and mode != role:
-        return [f"{name} at {url} says that its disaggregation mode is {mode!r}, not {role!r}"]
+        return [Problem("http", f"{name} at {url} says that its disaggregation mode is {mode!r}, not {role!r}")]
     return []
 
 
@@ -192,7 +218,7 @@ async def _metrics(
     inquiry: Inquiry,
     hosts: Hosts,
     notes: list[str],
-    problems: list[str],
+    problems: list[Problem],
 ) -> MetricsSource | None:
     """Where the metrics are, if they can be read now."""
     wanted = wanted_metrics(pack, role, version)
@@ -203,7 +229,7 @@ async def _metrics(
     asked = hosts.relays.url(name, url)
     error = await inquiry.metrics_error(asked)
     if error and spec.metrics:
-        problems.append(f"{name}: no metrics at {url} ({error})")
+        problems.append(Problem("metrics", f"{name}: no metrics at {url} ({error})"))
         return None
     if error:
         notes.append(f"{name}: no metrics ({error})")
@@ -220,7 +246,7 @@ async def _logs(
     host: Host,
     clock: Clock,
     notes: list[str],
-    problems: list[str],
+    problems: list[Problem],
 ) -> tuple[LogSource, ...]:
     """All logs the target names, with a cursor where each ends now."""
     if not spec.log:
@@ -231,11 +257,11 @@ async def _logs(
     try:
         looks = msgspec.convert(await host.call("log.probe", sources=[asked(log) for log in spec.log]), list[LogLook])
     except (HostLost, HostTrouble) as why:
-        problems.append(f"{name}: its log cannot be read ({why} on {host.label})")
+        problems.append(Problem("log", f"{name}: its log cannot be read ({why} on {host.label})"))
         return ()
     there = f" on {host.label}" if host.remote else ""
     problems += [
-        f"{name}: its log {log.told} cannot be read ({look.why}{there})"
+        Problem("log", f"{name}: its log {log.told} cannot be read ({look.why}{there})")
         for log, look in zip(spec.log, looks, strict=True)
         if look.why
     ]
@@ -254,15 +280,15 @@ async def _logs(
 
 
 async def _process(
-    name: str, spec: ServerSpec, host: Host, notes: list[str], problems: list[str]
+    name: str, spec: ServerSpec, host: Host, notes: list[str], problems: list[Problem]
 ) -> ProcessSource | None:
     try:
         found = await locate(host, spec)
     except NotLocated as why:
-        problems.append(f"{name}: its process is not there ({why})")
+        problems.append(Problem("process", f"{name}: its process is not there ({why})"))
         return None
     except HostLost as why:
-        problems.append(f"{name}: its process cannot be looked for ({why})")
+        problems.append(Problem("process", f"{name}: its process cannot be looked for ({why})"))
         return None
     if found is None:
         notes.append(f"{name}: process not watched ({UNTOLD})")

@@ -1,0 +1,122 @@
+"""What may be done on the hosts: asked of the kernel there, and nothing touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from chaos.engine.cleaning import STANDING
+from chaos.engine.doctor.row import Row, State
+from chaos.engine.faults.processes import may_signal, processes_now
+from chaos.engine.hosts.host import HostLost, HostTrouble
+from chaos.engine.leftovers import Item
+from chaos.engine.probes.locate import NotLocated
+from chaos.model.errors import Refused, Unfit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from chaos.engine.hosts import Host, Hosts
+    from chaos.model.scenario import Privilege
+    from chaos.model.target import Server, Target
+
+ASK_S = 30.0
+ROOT = "be root there: ssh: {user: root}, or {sudo: true}"
+NETWORK = {"partition, loss, port-block": "partition", "rate": "rate", "delay": "delay"}
+"""Faults of the network by what stands for them: the kernel has what the one needs, or it has not."""
+_KINDS = {"network": ("partition, loss, port-block", "rate", "network"), "netem": ("delay", "network")}
+_FIXES = {
+    "denied": ROOT,
+    "missing": "install it there: nftables for partition, loss and port-block, iproute2 for rate and delay",
+    "shared": "give the servers their own `address`, by which others reach them; on one machine there is no network",
+    "kernel": "it takes another kernel there (delay: the module sch_netem); the other faults need none of it",
+}
+
+
+def signals(server: Server, host: Host) -> Row:
+    """Whether the processes of a server may be signalled. Blocks."""
+    try:
+        processes = processes_now(host, server.spec)
+        if may_signal(host, processes[0]):
+            return Row.ok(server.id, "signal", f"{len(processes)} processes may be signalled")
+    except (NotLocated, HostLost) as why:
+        return Row(server.id, "signal", State.REFUSED, f"whose process? {why}", "see `process`")
+    return Row(
+        server.id, "signal", State.REFUSED, "this user may not send it signals", f"be the user of the server, or {ROOT}"
+    )
+
+
+def network(server: Server, target: Target, hosts: Hosts) -> Iterator[Row]:
+    """Which faults of the network could be made between a server and its peers. Blocks."""
+    peers = [one for one in target.servers if one.id != server.id and address(one) != address(server)]
+    if not peers:
+        said = "every other server has the same address, so no network lies between them"
+        yield Row(server.id, "network", State.REFUSED, said, _FIXES["shared"])
+        return
+    host = hosts.at(server.id)
+    for what, kind in NETWORK.items():
+        try:
+            host.call_now(
+                "net.plan",
+                timeout_s=ASK_S,
+                kind=kind,
+                run="doctor",
+                number=0,
+                near=[address(server)],
+                far=[address(peers[0])],
+                over_ssh=host.remote,
+                bit_per_s=1_000_000,
+                delay_ms=1.0,
+            )
+        except HostTrouble as trouble:
+            yield Row(server.id, what, State.REFUSED, trouble.text, _FIXES.get(trouble.kind, ""))
+        except HostLost as lost:
+            yield Row(server.id, what, State.PROBLEM, str(lost))
+        else:
+            yield Row.ok(server.id, what, "the kernel takes it")
+
+
+def address(server: Server) -> str:
+    """By which peers reach a server."""
+    return server.spec.address or (urlsplit(server.spec.url).hostname or "")
+
+
+def unmet_privileges(wanted: Sequence[Privilege], target: Target, hosts: Hosts) -> list[str]:
+    """Which of the privileges that a scenario requires its hosts do not give, in words. Blocks."""
+    rows: list[Row] = []
+    for server in target.servers if wanted else ():
+        if "signal" in wanted:
+            rows.append(signals(server, hosts.at(server.id)))
+        kinds = {kind for name in wanted for kind in _KINDS.get(name, ())}
+        if kinds:
+            rows += [row for row in network(server, target, hosts) if row.what in kinds]
+        if "threads" in wanted and not _sees_threads(hosts.at(server.id)):
+            rows.append(Row(server.id, "threads", State.REFUSED, "py-spy is not installed on its host"))
+    return [f"{row.where}: {row.what}: {row.said}" for row in rows if row.state is not State.OK]
+
+
+def _sees_threads(host: Host) -> bool:
+    try:
+        return not host.call_now("fitness", programs=["py-spy"])["missing"]
+    except (HostLost, HostTrouble):
+        return False
+
+
+def demand_clean(target: Target, hosts: Hosts) -> None:
+    """Raise `Refused` where a run that is gone left something standing: what is still broken is no baseline. Blocks."""
+    found = []
+    for host in hosts.all:
+        try:
+            said = host.call_now("sweep", timeout_s=ASK_S, dry=True, runs=[])
+        except (HostLost, HostTrouble) as why:
+            raise Unfit(f"{host.label} cannot be looked at for leftovers: {why}") from None
+        found += [
+            f"{item.kind} {item.what} of run {item.run or '?'} on {host.label}"
+            for item in msgspec.convert(said, list[Item])
+            if item.kind in STANDING and not item.lives
+        ]
+    if found:
+        hint = "take it back: pdchaos sweep --target …"
+        raise Refused(f"earlier runs left something standing at {target.name}: {'; '.join(found)}", hint=hint)

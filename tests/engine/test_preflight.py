@@ -1,0 +1,121 @@
+"""What a scenario requires of the hosts, and what dead runs left standing, is known before anything is touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.engine.doctor.privileges import demand_clean, unmet_privileges
+from chaos.engine.doctor.row import Row, State, verdict
+from chaos.engine.hosts import Here, HostLost, Hosts, HostTrouble
+from chaos.model.errors import Refused, Unfit, UsageError
+from chaos.model.outcomes import ExitCode
+from chaos.model.target import Target
+
+
+def target(prefill: str = "10.0.0.2") -> Target:
+    return Target.model_validate(
+        {
+            "version": 1,
+            "name": "t",
+            "router": {"url": "http://10.0.0.1:1", "pid": 1},
+            "prefill": [{"url": f"http://{prefill}:2", "pid": 1}],
+            "decode": [{"url": "http://10.0.0.3:3", "pid": 1}],
+        }
+    )
+
+
+class Saying(Here):
+    """A host whose operations answer as they are told."""
+
+    label = "ops@gpu1"
+
+    def __init__(self, **answers: object) -> None:
+        self.answers = {
+            "processes": [{"pid": 1, "start_ticks": 1}],
+            "signal": [""],
+            "fitness": {"missing": []},
+            "net.plan": {},
+            "sweep": [],
+            **{name.replace("_", "."): answer for name, answer in answers.items()},
+        }
+
+    def call_now(self, op: str, /, **args: object) -> object:
+        answer = self.answers[op]
+        answer = answer(args) if callable(answer) else answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def at(host: Here, of: Target) -> Hosts:
+    return Hosts({server.id: host for server in of.servers}, host)
+
+
+EVERYTHING = ["signal", "network", "netem", "threads"]
+
+
+def test_hosts_that_give_everything_lack_nothing_and_nobody_is_asked_for_nothing() -> None:
+    assert [] == unmet_privileges(EVERYTHING, target(), at(Saying(), target()))
+    deaf = Saying(processes=HostLost("gone"), signal=HostLost("gone"), fitness=HostLost("gone"))
+    assert [] == unmet_privileges([], target(), at(deaf, target()))
+
+
+def no_netem(args: dict) -> object:
+    return HostTrouble("kernel", "this kernel cannot do it: netem") if args["kind"] == "delay" else {}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "host", "says"),
+    [
+        ("signal", Saying(signal=["not permitted"]), "router-0: signal: this user may not send it signals"),
+        ("signal", Saying(processes=HostTrouble("not-located", "no such pid")), "router-0: signal: whose process? no"),
+        ("network", Saying(net_plan=HostTrouble("denied", "it takes root")), "router-0: rate: it takes root"),
+        ("netem", Saying(net_plan=no_netem), "router-0: delay: this kernel cannot do it: netem"),
+        ("threads", Saying(fitness={"missing": ["py-spy"]}), "router-0: threads: py-spy is not installed"),
+        ("threads", Saying(fitness=HostLost("gone")), "router-0: threads: py-spy is not installed"),
+    ],
+)
+def test_each_privilege_that_is_missing_is_named(wanted: str, host: Saying, says: str) -> None:
+    unmet = unmet_privileges([wanted], target(), at(host, target()))
+    assert any(one.startswith(says) for one in unmet), unmet
+
+
+def test_a_kernel_without_netem_is_no_objection_to_other_faults_of_the_network() -> None:
+    assert [] == unmet_privileges(["network"], target(), at(Saying(net_plan=no_netem), target()))
+
+
+def test_servers_that_share_an_address_have_no_network_between_them() -> None:
+    one = Target.model_validate(
+        {
+            **target().model_dump(),
+            "router": {"url": "http://h:1"},
+            "prefill": [{"url": "http://h:2"}],
+            "decode": [{"url": "http://h:3"}],
+        }
+    )
+    assert (
+        "router-0: network: every other server has the same address"
+        in unmet_privileges(["network"], one, at(Saying(), one))[0]
+    )
+
+
+def item(kind: str, *, lives: bool) -> dict:
+    return {"kind": kind, "run": "dead0001", "what": "cut", "lives": lives, "gone": False, "why": ""}
+
+
+def test_a_run_does_not_begin_where_a_dead_one_left_something_standing() -> None:
+    clean = Saying(sweep=[item("fault", lives=True), item("process", lives=False)])
+    demand_clean(target(), at(clean, target()))
+    with pytest.raises(Refused, match="left something standing at t: table cut of run dead0001 on ops@gpu1"):
+        demand_clean(target(), at(Saying(sweep=[item("table", lives=False)]), target()))
+    with pytest.raises(Unfit, match="ops@gpu1 cannot be looked at for leftovers: gone"):
+        demand_clean(target(), at(Saying(sweep=HostLost("gone")), target()))
+
+
+def test_the_worst_row_decides() -> None:
+    rows = [Row.ok("a", "b", "c"), Row("a", "b", State.NOTE, "c")]
+    assert ExitCode.AS_EXPECTED is verdict(rows)
+    rows.append(Row.of("a", "ssh", Refused("no")))
+    assert ExitCode.REFUSED is verdict(rows)
+    rows.append(Row.of("a", "ssh", UsageError("no such key")))
+    assert ExitCode.UNFIT is verdict(rows)
