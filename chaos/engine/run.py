@@ -24,6 +24,7 @@ from chaos.engine.load.fleet import Fleet
 from chaos.engine.owners import Owners
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes import Discovery, Probes, discover, make_http
+from chaos.engine.probes.follow import asked
 from chaos.engine.pulse import Pulse
 from chaos.engine.secrets import known_secrets, request_headers
 from chaos.engine.timeline import Timeline
@@ -439,7 +440,8 @@ class Run:
                     host=setup.hosts.at(node.node.id),
                     metrics_url=node.metrics.url if node.metrics else "",
                     info_url=node.base_url + node.pack.endpoints.info if node.pack.endpoints.info else "",
-                    logs=tuple((log.stream, log.log.file or "") for log in node.logs),
+                    logs=tuple((log.stream, log.log.file) for log in node.logs if log.log.file),
+                    printed=tuple((log.stream, asked(log.log)) for log in node.logs if not log.log.file),
                 )
                 for node in found.nodes
             ],

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable
 
+from chaos.outpost import recent
 from chaos.outpost.follow import finish, follow
 from chaos.outpost.printed import complaint
 from chaos.outpost.sources import FILE, NO_MATCH, cursors_of, is_glob
@@ -48,5 +49,5 @@ def _unreadable(path: Path) -> str:
         return error.strerror or str(error)
 
 
-OPS: dict[str, Callable[..., Any]] = {"log.probe": probe, "log.finish": finish}
+OPS: dict[str, Callable[..., Any]] = {"log.probe": probe, "log.finish": finish, **recent.OPS}
 STREAMS: dict[str, Callable[..., None]] = {"follow": follow}

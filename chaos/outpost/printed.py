@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from chaos.outpost import commands, wraps
 from chaos.outpost.lines import MAX_PARTIAL_BYTES, Lines
 from chaos.outpost.news import News, Range
+from chaos.outpost.recent import Recent, forget, remember
 from chaos.outpost.running import PIPE_BYTES, Running
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class PrintedSource:
         self._kind, self._what, self._run = kind, what, run
         self._began_ns = min((cursor["since"] for cursor in cursors.values() if cursor), default=time.time_ns())
         self._pipes = [self._piped(scanner, cursors.get(str(text)) or {}) for text in (OUT, ERR)]
+        self._recent = [Recent(), Recent()]
+        remember(kind, what, self._recent)
         self._gap = ""
         if not wraps.resumes(kind) and any("offset" in (cursor or {}) for cursor in cursors.values()):
             self._gap = "what it printed while nobody listened is lost"
@@ -131,9 +134,8 @@ class PrintedSource:
 
     def close(self) -> None:
         """As every source."""
-        if self._running is not None:
-            self._running.end()
-            self._running = None
+        forget(self._kind, self._what, self._recent)
+        self._end()
 
     # ------------------------------------------------------------------------------------------ inside
 
@@ -156,6 +158,11 @@ class PrintedSource:
         except (OSError, ValueError) as error:
             self._failed(now_s, str(error))
 
+    def _end(self) -> None:
+        if self._running is not None:
+            self._running.end()
+            self._running = None
+
     def _failed(self, now_s: float, cause: str) -> None:
         self._cause = cause
         self._patience_s = AGAIN_S if now_s - self._started_s > STEADY_S else self._patience_s
@@ -176,6 +183,7 @@ class PrintedSource:
             most -= len(block)
             budget.spend(len(block))
             self._quiet_s = time.monotonic()
+            self._recent[text].keep(block)
             news.hits += pipe.take(block) if block else pipe.end()
         return False
 
@@ -210,7 +218,7 @@ class PrintedSource:
         if over:
             for text in (OUT, ERR):
                 news[text].hits += self._pipes[text].end()
-            self.close()
+            self._end()
             self._failed(now_s, self._pipes[ERR].first or f"it ended with status {status}")
         elif self._pipes[OUT].first or (status is None and now_s - self._started_s > PROVEN_S):
             self._cause = ""

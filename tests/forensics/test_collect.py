@@ -26,6 +26,7 @@ from chaos.journal import RunFolder
 from chaos.model import events as ev
 from chaos.model.target import ServerSpec
 from chaos.outpost import stacks
+from chaos.outpost.recent import Recent, remember
 from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ async def bench(
     process: object,
     host: Here | None = None,
     logs: tuple[tuple[str, str], ...] = (),
+    printed: tuple[tuple[str, dict[str, str]], ...] = (),
     **servers: object,
 ) -> AsyncIterator[Bench]:
     """Forensics of a node whose process is `process`."""
@@ -90,6 +92,7 @@ async def bench(
                 Subject(
                     node="prefill-0",
                     host=host or Here(),
+                    printed=printed,
                     metrics_url=url + "/metrics",
                     info_url=url + "/server_info",
                     logs=logs or (("log", str(log)),),
@@ -315,13 +318,23 @@ async def test_of_a_pattern_the_latest_files_are_saved(tmp_path: Path, start: Ca
     for number in range(5):
         (tmp_path / f"many-{number}.log").write_text(f"file {number}\n")
         os.utime(tmp_path / f"many-{number}.log", (number, number))
-    logs = (("log", str(tmp_path / "many-*.log")), ("told", ""))
+    logs = (("log", str(tmp_path / "many-*.log")),)
     async with bench(tmp_path, start(), logs=logs) as one:
         await one.forensics.save("fatal-line")
     assert ["file 2", "file 3", "file 4"] == [
         one.read(f"prefill-0-log{which}.txt").split("\n")[1] for which in ("", "-2", "-3")
     ]
-    assert "prefill-0: told: it is no file" in one.taken.missing
+
+
+async def test_of_a_log_that_is_no_file_the_end_is_saved_while_it_is_followed(tmp_path: Path, start: Callable) -> None:
+    followed, gone = ({"kind": "command", "what": f"pd-logs {name}"} for name in ("prefill", "decode"))
+    text = Recent()
+    text.keep(b"it died\n")
+    remember(followed["kind"], followed["what"], [text, Recent()])
+    async with bench(tmp_path, start(), printed=(("log-1", followed), ("log-2", gone))) as one:
+        await one.forensics.save("fatal-line")
+    assert "it died\n" == one.read("prefill-0-log-1.txt")
+    assert "prefill-0: log-2: nobody follows it now" in one.taken.missing
 
 
 async def test_when_the_time_is_up_the_rest_is_left_out_and_named(

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from services import Services
 
-from chaos.outpost import follow, printed, proc, wraps
+from chaos.outpost import follow, printed, proc, recent, wraps
 from chaos.outpost.budget import Budget
-from chaos.outpost.logs import probe
+from chaos.outpost.logs import OPS, probe
+from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -322,6 +323,19 @@ def test_a_command_does_not_outlive_us_when_we_are_killed() -> None:
         finally:
             us.send_signal(signal.SIGKILL)
     wait_gone(group)
+
+
+def test_the_end_of_what_was_printed_can_be_asked_for_while_it_is_followed(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent, "KEPT_BYTES", 40)
+    command = "seq 1000 1099; echo thread-1 died; echo to both >&2; sleep 100"
+    listener = listen("command", command)
+    listener.until(lambda: listener.lines and {m["text"] for m in listener.heard if m.get("ranges")} == {0, 1})
+    assert "1095\n1096\n1097\n1098\n1099\nthread-1 died\n\nto both\n" == OPS["log.recent"]("command", command)
+    listener.follower.close()
+    with pytest.raises(Trouble, match="nobody follows it"):
+        OPS["log.recent"]("command", command)
 
 
 def test_what_we_start_carries_the_mark_of_the_run(listen: Listen) -> None:

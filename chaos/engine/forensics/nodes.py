@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -39,7 +40,8 @@ class Subject:
     host: Host
     metrics_url: str = ""
     info_url: str = ""
-    logs: tuple[tuple[str, str], ...] = ()  # stream and file, or pattern of files; empty where it is no file
+    logs: tuple[tuple[str, str], ...] = ()  # stream and file, or pattern of files
+    printed: tuple[tuple[str, Mapping[str, str]], ...] = ()  # stream of a log that is no file, and how a host knows it
 
 
 class Watched(Protocol):
@@ -107,12 +109,14 @@ class Nodes:
         await self._each(of)
 
     async def logs(self, snapshot: Snapshot) -> None:
-        """Save every log around the last mark, and its end."""
+        """Save every log around the last mark, and its end; of one that is no file what its reader still holds."""
 
         async def of(subject: Subject) -> None:
-            for stream, pattern in subject.logs:
+            saving = [(stream, partial(self._log, subject, stream, pattern)) for stream, pattern in subject.logs]
+            saving += [(stream, partial(self._printed, subject, stream, how)) for stream, how in subject.printed]
+            for stream, save in saving:
                 try:
-                    await self._log(subject, stream, pattern, snapshot)
+                    await save(snapshot)
                 except _Missing as why:
                     snapshot.lacks(stream, str(why), node=subject.node)
 
@@ -122,7 +126,7 @@ class Nodes:
 
     async def _mark(self, subject: Subject) -> None:
         with suppress(HostLost, HostTrouble):
-            self._marks[subject.node] = await _ends(subject, [pattern for _, pattern in subject.logs if pattern])
+            self._marks[subject.node] = await _ends(subject, [pattern for _, pattern in subject.logs])
 
     async def _stacks(self, subject: Subject, root: Located, snapshot: Snapshot) -> Threads:
         node = subject.node
@@ -138,8 +142,6 @@ class Nodes:
         return Threads(len(every), [thread.label for thread in every], complete=not read.failed)
 
     async def _log(self, subject: Subject, stream: str, pattern: str, snapshot: Snapshot) -> None:
-        if not pattern:
-            raise _Missing("it is no file")
         if snapshot.over():
             raise _Missing("the time was up")
         around = self._marks.get(subject.node, {}).get(pattern, {})
@@ -148,6 +150,12 @@ class Nodes:
             text = str(await _asked(asking))
             name = f"{subject.node}-{stream}{f'-{number + 1}' if number else ''}.txt"
             await self._write(_write_log, snapshot, subject.node, (name, text))
+
+    async def _printed(self, subject: Subject, stream: str, how: Mapping[str, str], snapshot: Snapshot) -> None:
+        if snapshot.over():
+            raise _Missing("the time was up")
+        text = str(await _asked(subject.host.call("log.recent", timeout_s=LOOK_S, **how)))
+        await self._write(_write_log, snapshot, subject.node, (f"{subject.node}-{stream}.txt", text))
 
     # ------------------------------------------------------------------------------------------ inside
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -90,18 +89,13 @@ class LogSource:
     cursors: Mapping[str, dict[str, Any] | None] = field(default_factory=dict)
     since_ns: int | None = None
 
-    @property
-    def path(self) -> Path | None:
-        """The file, where it is one of this machine."""
-        return Path(self.log.file) if self.log.file and not self.host.remote else None
-
 
 def ordered(source: LogSource, cursors: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
     """A source as a host is asked to follow it."""
     return {"node": source.node, "cursors": dict(cursors), **asked(source.log)}
 
 
-def asked(log: LogFrom) -> dict[str, Any]:
+def asked(log: LogFrom) -> dict[str, str]:
     """What a target says about a log, as a host is told of it."""
     ((kind, what),) = log.model_dump(exclude_none=True).items()
     return {"kind": kind, "what": what}
