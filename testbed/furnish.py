@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,9 @@ def furnish(folder: Folder, plan: Plan) -> None:
         for each in (own.etc, own.logs, own.journal, own.scratch):
             each.mkdir(parents=True)
         shutil.copytree(Path(__file__).parent / BIN.name, own.path / BIN.name)
+        stacks = Path(sys.executable).parent / "py-spy"
+        if stacks.exists():
+            (own.path / BIN.name / stacks.name).symlink_to(stacks)
         mounts.write_etc(own, host.name, known)
         sshd.write_config(own, HostFolder(HERE), host.address, plan.timezones.get(host.name, ""))
     keys.make_all(folder, plan)

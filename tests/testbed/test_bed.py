@@ -79,6 +79,11 @@ def test_every_host_lets_us_in_and_is_a_machine_of_its_own(bed):
         assert home == "/root"
 
 
+def test_a_look_into_an_engine_s_threads_is_possible_on_its_host(bed):
+    told = ssh(bed, "prefill-0", f"py-spy dump --nonblocking --pid {bed.pid('prefill-0')}")
+    assert "bootstrap_thread" in told.stdout, told.stderr
+
+
 def test_users_that_are_not_root_may_log_in_and_one_of_them_may_use_sudo(bed):
     for user, number in USERS.items():
         assert f"{number}\n/home/{user}\n" == ssh(bed, "decode-0", "id -u; pwd", options=("-l", user)).stdout
