@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from chaos.judge.canaries import Doubt
@@ -71,10 +71,14 @@ class Case:
         return tuple(run for run in self.runs if run.window is self.last_window)
 
     def explained(self, run: PathRun) -> Explained:
-        """Whether users' work explains that this path was late past its budget."""
+        """Whether users' work explains that this path was late past its budget.
+
+        Work that did not go on within the budget either waited for the same thing as our canary: a server that was
+        still starting is not busy.
+        """
         start_ns = run.window.budget_ns(self.facts.plan)
         end_ns = run.window.horizon_ns if run.recovered_ns is None else run.recovered_ns
-        work = work_goes_on(self.facts, run.path, start_ns, end_ns)
+        work = _stood(self.facts, run) or work_goes_on(self.facts, run.path, start_ns, end_ns)
         return Explained(work, backlog_shrinks(self.facts, run.path, start_ns, end_ns))
 
     def overloaded(self, run: PathRun) -> bool:
@@ -116,6 +120,12 @@ class Case:
     def down_nodes(self) -> frozenset[str]:
         """Nodes that cannot serve because of us."""
         return frozenset(dead.node for dead in self.down)
+
+
+def _stood(facts: Facts, run: PathRun) -> Told | None:
+    """That users' work stood still within the budget, where that is known."""
+    told = work_goes_on(facts, run.path, run.window.anchor_ns, run.window.budget_ns(facts.plan))
+    return replace(told, text=f"within the budget {told.text}") if told.answer is Answer.NO else None
 
 
 def excuse(facts: Facts, run: PathRun, down: tuple[Dead, ...]) -> tuple[Dead, ...]:

@@ -111,6 +111,14 @@ def of_use(facts: Facts, use: str, nodes: set[str], *, told: bool = False) -> li
     return [(s, readings) for s, readings in found if s.name in names and s.node in nodes]
 
 
+def name_of(facts: Facts, series: Series) -> str:
+    """A series for people: of its labels only what tells it from the same metric's other series on its node."""
+    others = [s for s in (*facts.series, *facts.told) if (s.node, s.name) == (series.node, series.name)]
+    shared = set.intersection(*(set(other.labels.split(",")) for other in others)) if others else set()
+    own = ",".join(label for label in series.labels.split(",") if label and label not in shared)
+    return f"{series.name} of {series.node}" + f" ({own})" * bool(own)
+
+
 def counted(scrape: ev.Scrape, name: str) -> float | None:
     """The count of a metric over all its series in one reading; None when it is unknown."""
     values = [sample.value for sample in scrape.samples if sample.name == name and sound(sample.value)]

@@ -52,7 +52,7 @@ def test_slots_lost_with_every_wave_are_a_leak_though_every_answer_comes():
         told.recovered()
     verdict = judge(told.finish())
     assert Outcome.LEAKING == verdict.outcome
-    assert verdict.headline == "LEAKING: backlog of decode-0 (rank=0) is 19 at rest, was 0 before the load"
+    assert verdict.headline == "LEAKING: backlog of decode-0 is 19 at rest, was 0 before the load"
 
 
 def test_a_decode_that_does_not_survive_the_prefill_we_killed_is_wedged_not_crashed():

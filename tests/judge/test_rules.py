@@ -214,6 +214,21 @@ def test_tokens_that_are_counted_for_dead_sessions_are_no_work_of_users(alive, o
     assert outcome == judge(told.finish()).outcome
 
 
+@pytest.mark.parametrize(("rate", "outcome"), [(300.0, Outcome.OVERLOADED), (0.0, Outcome.SLOW_RECOVERY)])
+def test_work_that_stood_still_with_our_canaries_does_not_explain_that_they_were_late(rate, outcome):
+    """What is still starting is not busy, though users queue behind it and are served once it has begun."""
+    told = play().load().wave()
+    told.backlog["prefill-0"], told.backlog_rate = 38.0, -0.7
+    told.reply, told.token_rate = Reply(at=told.now + 20), rate
+    told.go(12).token_rate = 300.0
+    told.go(18).token_rate = 0.0
+    told.backlog = dict.fromkeys(told.backlog, 0.0)
+    request = {"t_ns": 0, "req": "users-s1-r0", "kind": "load", "path": "routed", "group": "users"}
+    told.tell(ev.RequestStarted(**request, intended_ns=told.ns(14), sent_ns=told.ns(14)), 14)
+    told.tell(ev.RequestEnded(**request, sent_ns=told.ns(14), tokens=9), told.now)
+    assert outcome == judge(told.finish()).outcome
+
+
 @pytest.mark.parametrize(("tokens", "outcome"), [(60.0, Outcome.INCONCLUSIVE), (70.0, Outcome.WEDGED)])
 def test_a_counter_that_shows_no_more_than_a_probe_does_not_show_that_users_were_served(tokens, outcome):
     told = play(deaf=frozenset({"canary", "agent"}), observes=("metrics",)).load(1)

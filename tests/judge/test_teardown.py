@@ -84,7 +84,7 @@ def test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks(whi
     verdict = stuck_since_the_wave(**which)
     assert Outcome.LEAKING == verdict.outcome
     assert (
-        "LEAKING: backlog of prefill-0 (rank=0) is 3 at rest, was 0 before the load, "
+        "LEAKING: backlog of prefill-0 is 3 at rest, was 0 before the load, "
         "and kept at least 3 from before we hung up on anybody"
     ) == verdict.headline
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chaos.judge.deeds import dying_words, hung_up_ns
 from chaos.judge.floors import floors, rising_floors
-from chaos.judge.metrics import open_requests
+from chaos.judge.metrics import name_of, open_requests
 from chaos.judge.nobody import for_nobody
 from chaos.judge.processes import folded, passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
@@ -17,7 +17,6 @@ from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
     from chaos.judge.case import Case
-    from chaos.judge.facts import Series
     from chaos.judge.floors import Floor, Rising
     from chaos.judge.nobody import ForNobody
     from chaos.model import events as ev
@@ -58,7 +57,8 @@ def _leaking(case: Case) -> Answered:
     stuck = [run for run in case.last_runs if run.state.wedged]
     if stuck:
         return unknown(fact(f"gauges freeze while a path is stuck: no floor can be read on {stuck[0].path.id}"))
-    got, more = _floors(case), [*map(_rose, rising_floors(case.facts)), *map(_generated, for_nobody(case.facts))]
+    got, more = _floors(case), [_rose(case, rising) for rising in rising_floors(case.facts)]
+    more += [_generated(case, wasted) for wasted in for_nobody(case.facts)]
     if not more:
         return got
     held = got.evidence if got.outcome is Outcome.LEAKING else ()
@@ -72,7 +72,7 @@ def _floors(case: Case) -> Answered:
     lost = _lost_requests(case, case.facts.phase_start("idle", last=True) or 0)
     above = [floor for floor in known if floor.excess > lost]
     hung_up = hung_up_early_ns(case.facts) is not None
-    leaked = [_held(floor) for floor in above if floor.excess > floor.ours and not floor.unsettled]
+    leaked = [_held(case, floor) for floor in above if floor.excess > floor.ours and not floor.unsettled]
     if hung_up:
         leaked = _kept(case, known)
     if leaked:
@@ -81,7 +81,7 @@ def _floors(case: Case) -> Answered:
         return unknown(fact(f"the idle floor of {listed(missing)} could not be read after the gauge lag"))
     if above:
         return unknown(
-            *(fact(f"{_held(f).text}, {f.unsettled or _maybe_ours(f, hung_up=hung_up)}", f.seqs) for f in above)
+            *(fact(f"{_held(case, f).text}, {f.unsettled or _maybe_ours(f, hung_up=hung_up)}", f.seqs) for f in above)
         )
     if known:
         seqs = [seq for floor in known for seq in floor.seqs]
@@ -97,7 +97,7 @@ def _kept(case: Case, known: list[Floor]) -> list[Evidence]:
     alive = len(alive_at_the_end(case.facts, _hit_ns(case), {run.path.id for run in case.given_up}))
     least = [(floor, floor.kept - alive - floor.ours) for floor in known if not floor.unsettled]
     told = "and kept at least {:g} from before we hung up on anybody"
-    return [fact(f"{_held(floor).text}, {told.format(kept)}", floor.seqs) for floor, kept in least if kept > 0]
+    return [fact(f"{_held(case, floor).text}, {told.format(kept)}", floor.seqs) for floor, kept in least if kept > 0]
 
 
 def _maybe_ours(floor: Floor, *, hung_up: bool) -> str:
@@ -123,22 +123,19 @@ def _hit_ns(case: Case) -> int:
     return max((window.anchor_ns for window in case.windows if window.disrupted), default=0)
 
 
-def _rose(rising: Rising) -> Evidence:
+def _rose(case: Case, rising: Rising) -> Evidence:
     levels = ", ".join(f"{level:g}" for level in rising.floors)
-    return fact(f"{_where(rising.series)} holds more at rest after every wave: {levels}", rising.seqs)
+    return fact(f"{name_of(case.facts, rising.series)} holds more at rest after every wave: {levels}", rising.seqs)
 
 
-def _generated(wasted: ForNobody) -> Evidence:
+def _generated(case: Case, wasted: ForNobody) -> Evidence:
     text = f"rose by {wasted.tokens:.0f} in {span(wasted.lasted_s)} of idleness: work for sessions that are gone"
-    return fact(f"{_where(wasted.series)} {text}", wasted.seqs)
+    return fact(f"{name_of(case.facts, wasted.series)} {text}", wasted.seqs)
 
 
-def _where(series: Series) -> str:
-    return f"{series.name} of {series.node}" + f" ({series.labels})" * bool(series.labels)
-
-
-def _held(floor: Floor) -> Evidence:
-    return fact(f"{_where(floor.series)} is {floor.after:g} at rest, was {floor.before:g} before the load", floor.seqs)
+def _held(case: Case, floor: Floor) -> Evidence:
+    what = name_of(case.facts, floor.series)
+    return fact(f"{what} is {floor.after:g} at rest, was {floor.before:g} before the load", floor.seqs)
 
 
 def _damaged(case: Case) -> Answered:
