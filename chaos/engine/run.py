@@ -219,7 +219,7 @@ class Run:
                 background = [tasks.create_task(self._bus.keep_synced())]
                 if self._setup.lock is not None:
                     background.append(tasks.create_task(self._setup.lock.keep(self._interrupt.request)))
-                probes = Probes(self._setup, found, http=http, emit=self._bus.emit)
+                probes = Probes(self._setup, found, http=http, emit=self._bus.emit, gaps=self._setup.hosts.relays.gaps)
                 await probes.start(tasks)
                 forensics = self._make_forensics(found, probes, http)
                 background.append(forensics.start(tasks))

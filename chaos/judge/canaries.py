@@ -18,6 +18,8 @@ LAG_SHARE = 0.1
 STARVED_BEFORE_NS = 30 * SECOND
 """Routers give a server up after a few late health checks."""
 MOSTLY = 0.5
+WAYS = ("way", "way-late")
+"""Probes that tell when our own way to a server was cut, or let nothing through."""
 REFERENCE_NEAR_NS = 2 * SECOND
 """A quick failure may fall between two readings of the reference canary; those this near count."""
 
@@ -104,6 +106,11 @@ class Doubt:
         self._references = sorted(reads)
         self._waits = [(h.t_ns, h.cpu_wait) for h in facts.health.get("harness", ()) if h.cpu_wait]
         self._nodes = {path.id: facts.nodes_of(path) for path in facts.paths()}
+        self._away = [lost for lost in facts.lost if lost.probe in WAYS]
+        self._asked = {
+            path.id: [node for node in self._nodes[path.id] if path.kind != "routed" or facts.role(node) == "router"]
+            for path in facts.paths()
+        }
         self._facts = facts if facts.lost_after(0) else None
 
     def about(self, seen: Seen) -> bool:
@@ -113,6 +120,7 @@ class Doubt:
             or self._reference_explains(seen)
             or self._gap_explains(seen)
             or self._starvation_explains(seen)
+            or self._way_explains(seen)
         )
 
     def _gap_explains(self, seen: Seen) -> bool:
@@ -144,6 +152,21 @@ class Doubt:
         if seen.fate is Fate.FAILED and seen.canary.error == "status":
             return self._waited(seen, seen.until_ns - STARVED_BEFORE_NS) >= MOSTLY
         return False
+
+    def _way_explains(self, seen: Seen) -> bool:
+        """Whether our own way to a server that it was sent to was gone for so long that this came of it."""
+        if seen.fate not in (Fate.LATE, Fate.UNFINISHED):
+            return False  # what broke with the way was ended by us, and says nothing
+        away = [
+            sum(
+                max(min(lost.to_ns, seen.until_ns) - max(lost.from_ns, seen.begun_ns), 0)
+                for lost in self._away
+                if lost.node == node
+            )
+            for node in self._asked.get(seen.canary.path, ())
+        ]
+        longest = max(away, default=0)
+        return longest > 0 and seen.until_ns - seen.begun_ns - longest <= self._deadline_ns
 
     def _waited(self, seen: Seen, from_ns: int) -> float:
         """The share of its time that the most hindered node of a path waited, on average, up to this canary's end."""

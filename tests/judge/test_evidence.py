@@ -193,3 +193,29 @@ def test_a_starved_machine_does_not_explain_requests_that_hang_for_good() -> Non
     told.cpu_wait, told.reply = 0.6, HANG
     verdict = judge(told.go(45).finish())
     assert Outcome.WEDGED == verdict.outcome
+
+
+# ---------------------------------------------------------------------------------------------- our own way there
+
+
+def behind_a_gap(node: str, probe: str, from_s: float, to_s: float, reply: Reply) -> Outcome:
+    told = waved()
+    told.reply = reply
+    told.go(25.0)
+    from_ns, to_ns = told.ns(told.now - from_s), told.ns(told.now - to_s)
+    told.tell(ev.EvidenceLost(t_ns=0, probe=probe, node=node, from_ns=from_ns, to_ns=to_ns))
+    told.reply = GOOD
+    return judge(told.recovered().finish()).outcome
+
+
+def test_lateness_that_our_own_way_explains_is_doubt_and_no_more_than_that() -> None:
+    late = Reply(after=6.0)  # the deadline is 4 s
+    assert Outcome.INCONCLUSIVE == behind_a_gap("router-0", "way-late", 25.0, -6.0, late)
+    assert Outcome.SLOW_RECOVERY == behind_a_gap("router-0", "way-late", 25.0, 24.0, late)  # a second of it
+    assert Outcome.SLOW_RECOVERY == behind_a_gap("decode-0", "way-late", 25.0, -6.0, late)  # nobody went there
+    assert Outcome.SLOW_RECOVERY == behind_a_gap("router-0", "metrics", 25.0, -6.0, late)
+
+
+def test_a_way_that_was_cut_is_never_healthy() -> None:
+    assert Outcome.INCONCLUSIVE == behind_a_gap("router-0", "way", 3.0, 1.0, GOOD)
+    assert Outcome.HEALTHY == behind_a_gap("router-0", "way-late", 3.0, 1.0, GOOD)

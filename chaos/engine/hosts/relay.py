@@ -60,6 +60,15 @@ class Door:
     window: int
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Nothing came through between two moments; `broke`: what went over it was cut, else it was late."""
+
+    from_ns: int
+    to_ns: int
+    broke: bool
+
+
 class Relay:
     """The way to what only one host can reach. `dial` starts the far end; it gives bytes that came with it, too."""
 
@@ -70,7 +79,7 @@ class Relay:
         self._run = run
         self._lock = threading.Lock()
         self._breaks_ns: list[int] = []
-        self._silences: list[tuple[int, int]] = []
+        self._gaps: list[Gap] = []
         self._heard_ns = 0
         self._broken = threading.Event()
         self._closing = threading.Event()
@@ -87,10 +96,10 @@ class Relay:
         with self._lock:
             return any(from_ns <= at_ns <= to_ns for at_ns in self._breaks_ns)
 
-    def silences(self) -> list[tuple[int, int]]:
-        """When nothing came through, since this was last asked: from when to when."""
+    def gaps(self) -> list[Gap]:
+        """When nothing came through, since this was last asked."""
         with self._lock:
-            told, self._silences = self._silences, []
+            told, self._gaps = self._gaps, []
         return told
 
     @property
@@ -117,7 +126,11 @@ class Relay:
         except BaseException:
             far.close()
             raise
-        self._heard_ns = self._heard_ns or time.monotonic_ns()
+        with self._lock:
+            now_ns = time.monotonic_ns()
+            if self._breaks_ns:
+                self._gap(now_ns, broke=True)
+            self._heard_ns = now_ns
         self._way = way
         self._broken.clear()
         if self._closing.is_set():
@@ -125,22 +138,24 @@ class Relay:
         way.start()
 
     def _heard(self) -> None:
-        self._note(time.monotonic_ns(), heard=True)
+        now_ns = time.monotonic_ns()
+        with self._lock:
+            if now_ns - self._heard_ns > STALL_S * 1e9:
+                self._gap(now_ns, broke=False)
+            self._heard_ns = now_ns
 
     def _break(self) -> None:
         """What goes over it now is lost: known before its ends are closed."""
         if not self._closing.is_set():
             with self._lock:
-                self._breaks_ns.append(time.monotonic_ns())
+                now_ns = time.monotonic_ns()
+                self._breaks_ns.append(now_ns)
+                self._gap(now_ns, broke=True)
         self._broken.set()
 
-    def _note(self, now_ns: int, *, heard: bool) -> None:
-        with self._lock:
-            if now_ns - self._heard_ns > STALL_S * 1e9:
-                self._silences.append((self._heard_ns, now_ns))
-                self._heard_ns = now_ns
-            elif heard:
-                self._heard_ns = now_ns
+    def _gap(self, now_ns: int, *, broke: bool) -> None:
+        self._gaps.append(Gap(self._heard_ns, now_ns, broke))
+        self._heard_ns = now_ns
 
     def _keep(self) -> None:
         while not self._closing.is_set():
@@ -150,7 +165,9 @@ class Relay:
                 if now_ns - way.heard_ns > SILENT_S * 1e9:
                     way.cut()
                 continue
-            self._note(now_ns, heard=False)
+            with self._lock:
+                if now_ns - self._heard_ns > STALL_S * 1e9:
+                    self._gap(now_ns, broke=True)  # as long as it is away
             if way is not None:
                 self._way = None
                 way.close()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from chaos.engine.hosts.host import Host
     from chaos.engine.hosts.hosts import Hosts
-    from chaos.engine.hosts.relay import Far
+    from chaos.engine.hosts.relay import Far, Gap
     from chaos.model.target import ServerSpec, Target
 
 SUFFIX = ".pdchaos"
@@ -45,7 +45,7 @@ class Relays:
     """The relays of a target; none where requests go directly."""
 
     def __init__(self) -> None:
-        self._relays: list[Relay] = []
+        self._relays: dict[Relay, tuple[str, ...]] = {}  # and whose way it is
         self._names: dict[tuple[str, str], str] = {}  # of a server and an authority
         self.entries: dict[str, Entry] = {}
         """By the name that stands for it in URLs."""
@@ -100,9 +100,9 @@ class Relays:
         """Whether that way broke between two moments."""
         return self.clients is not None and self.clients.relay.broke(from_ns, to_ns)
 
-    def silences(self) -> list[tuple[int, int]]:
-        """When nothing came through one of them, since this was last asked."""
-        return [silence for relay in self._relays for silence in relay.silences()]
+    def gaps(self) -> list[tuple[str, Gap]]:
+        """When nothing came through to which server, since this was last asked."""
+        return [(server, gap) for relay, servers in self._relays.items() for gap in relay.gaps() for server in servers]
 
     def close(self) -> None:
         """End all of them."""
@@ -132,7 +132,7 @@ class Relays:
             netloc = urlsplit(router.spec.url).netloc
             clients = self._door(wanted[router.id, netloc], CLIENTS_WINDOW, -1)
         relay = Relay(host.label, dial, [*doors.values(), *([clients] if clients else [])], run=run)
-        self._relays.append(relay)
+        self._relays[relay] = servers
         names: dict[tuple[str, str], str] = {}
         for (server_id, netloc), address in wanted.items():
             name = names.setdefault((netloc, doors[address].path), f"door-{len(self.entries)}{SUFFIX}")

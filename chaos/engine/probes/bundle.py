@@ -16,10 +16,11 @@ from chaos.engine.probes.process import ProcessProbe
 from chaos.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Sequence
 
     import httpx
 
+    from chaos.engine.hosts.relay import Gap
     from chaos.engine.owners import Owners
     from chaos.engine.ports import Clock, Emit
     from chaos.engine.probes.discover import Discovery, FoundNode
@@ -55,7 +56,16 @@ class Setup(Protocol):
 class Probes:
     """Everything that observes. Log cursors are taken when this is made, so make it before the run does anything."""
 
-    def __init__(self, setup: Setup, found: Discovery, *, http: httpx.AsyncClient, emit: Emit) -> None:
+    def __init__(
+        self,
+        setup: Setup,
+        found: Discovery,
+        *,
+        http: httpx.AsyncClient,
+        emit: Emit,
+        gaps: Callable[[], Sequence[tuple[str, Gap]]] = tuple,
+    ) -> None:
+        """`gaps` tells when our own way to a server let nothing through."""
         plan, clock = setup.plan, setup.clock
         nodes = found.nodes
         self._clock = clock
@@ -87,7 +97,12 @@ class Probes:
         )
         self._process = ProcessProbe([node.process for node in nodes if node.process], emit=emit, clock=clock)
         self._ourselves = OurselvesProbe(
-            http=http, emit=emit, clock=clock, run_id=setup.run_id, whereabouts=self._process.whereabouts
+            http=http,
+            emit=emit,
+            clock=clock,
+            run_id=setup.run_id,
+            whereabouts=self._process.whereabouts,
+            gaps=gaps,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._finished = False

@@ -15,7 +15,7 @@ from chaos.engine.probes.canary import CanaryProbe, Route
 from chaos.engine.probes.pace import Pace
 from chaos.engine.probes.reference import ReferenceServer
 from chaos.engine.probes.starved import CpuWait
-from chaos.model.events import HarnessHealth, RequestEnded, RequestOverdue
+from chaos.model.events import EvidenceLost, HarnessHealth, RequestEnded, RequestOverdue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import httpx
 
     from chaos.engine.hosts import Host
+    from chaos.engine.hosts.relay import Gap
     from chaos.engine.ports import Clock, Emit
     from chaos.engine.probes.locate import Located
     from chaos.model.events import AnyEvent
@@ -45,13 +46,15 @@ class OurselvesProbe:
         clock: Clock,
         run_id: str,
         whereabouts: Callable[[], Sequence[tuple[Host, Mapping[str, Located]]]] = tuple,
+        gaps: Callable[[], Sequence[tuple[str, Gap]]] = tuple,
     ) -> None:
-        """`whereabouts` says where the target's processes are, by host."""
+        """`whereabouts` says where the target's processes are, by host; `gaps` when our way to a server had none."""
         self._http = http
         self._emit = emit
         self._clock = clock
         self._run_id = run_id
         self._whereabouts = whereabouts
+        self._gaps = gaps
         self._cpu = CpuWait()
         self._lags_ms: list[float] = []
         self._reference_ok: bool | None = None
@@ -97,6 +100,7 @@ class OurselvesProbe:
         await pace.next()
         while True:
             await pace.next()
+            self._tell_gaps()
             self.report(await self._cpu.sample(self._whereabouts()))
 
     def report(self, cpu_wait: Mapping[str, float] | None = None) -> None:
@@ -116,6 +120,21 @@ class OurselvesProbe:
             )
         )
         self._reference_ok = self._reference_ms = None
+
+    def _tell_gaps(self) -> None:
+        """Emit when our own way to a server was cut, or let nothing through for a while."""
+        for server, gap in self._gaps():
+            self._emit(
+                EvidenceLost(
+                    t_ns=self._clock.now_ns(),
+                    src="probe:ourselves",
+                    probe="way" if gap.broke else "way-late",
+                    node=server,
+                    from_ns=gap.from_ns,
+                    to_ns=gap.to_ns,
+                    cause="our own connection to its host " + ("was cut" if gap.broke else "let nothing through"),
+                )
+            )
 
 
 def _open_files() -> int:

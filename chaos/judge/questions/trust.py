@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chaos.judge.facts import Facts
     from chaos.model import events as ev
 
-STANDS_ALONE = ("metrics", "scrape", "liveness", "process", "reference", "ssh")
+STANDS_ALONE = ("metrics", "scrape", "liveness", "process", "reference", "ssh", "way-late")
 """Probes whose blind moments are judged by the questions that need them: one missed reading of these hides nothing.
 
 Of a connection that was lost (`ssh`) each probe tells itself what it did not see: a log is read on from where it was.
@@ -118,7 +118,7 @@ def _we_were_fit(case: Case) -> Answered:
     references = [beat for beat in beats if beat.reference_ok is False]
     lag = fact(f"our own largest lag was {worst.lag_max_ms:.0f} ms", [worst.seq])
     if doubtful:
-        ways = "lag, a failing reference canary, or a machine without CPU time to spare"
+        ways = "lag, a failing reference canary, our own way there, or a machine without CPU time to spare"
         text = f"{count(len(doubtful), 'failed canary')} may be our own doing ({ways})"
         return unknown(lag, fact(text, [q for s in doubtful for q in s.seqs] + [b.seq for b in references]))
     return yes(lag, fact(f"{count(len(references), 'reading')} of the reference canary failed"))
