@@ -38,7 +38,12 @@ def examined(pdchaos, lab, tmp_path: Path, change=dict.copy, *words: str) -> tup
 
 
 def test_a_deployment_that_is_well_is_called_so_and_the_log_of_each_engine_grows(pdchaos, lab, tmp_path: Path) -> None:
-    code, rows, _ = examined(pdchaos, lab, tmp_path)
+    def elsewhere(plain: dict) -> None:
+        (prefill,), (decode,) = plain["prefill"][0]["log"], plain["decode"][0]["log"]
+        plain["prefill"][0]["log"] = [{"command": f"tail -n 0 -F {prefill['file']} >&2"}]
+        plain["decode"][0]["log"] = [decode["file"].replace(".log", ".lo?")]
+
+    code, rows, _ = examined(pdchaos, lab, tmp_path, elsewhere)
     assert 0 == code, rows
     for place in (("this machine", "lock"), ("routed", "canary"), ("prefill-0>decode-0", "canary")):
         assert "ok" == rows[place]["state"]

@@ -12,7 +12,7 @@ from aiohttp import web
 from probe_helpers import VirtualClock, serving, text
 from test_probe_exposition import STYLE
 
-from chaos.engine.hosts import Hosts
+from chaos.engine.hosts import Here, Hosts
 from chaos.engine.probes import Discovery, discover, make_http
 from chaos.library import load_packs
 from chaos.model.errors import Unfit, UsageError
@@ -182,6 +182,14 @@ async def test_what_cannot_be_observed_is_noted_with_its_reason(changes: dict[st
             r"prefill-0: its log /nowhere/none\.log cannot be read \(No such file",
         ),
         ({"log": [LogFrom(file="/tmp")]}, r"prefill-0: its log /tmp cannot be read \(not a regular file"),
+        (
+            {"log": [LogFrom(file="/nowhere/*.log")]},
+            r"prefill-0: its log /nowhere/\*\.log cannot be read \(no file matches\)",
+        ),
+        (
+            {"log": [LogFrom(command="echo no such service >&2; exit 1")]},
+            r"prefill-0: its log command:echo .* cannot be read \(no such service\)",
+        ),
         ({"metrics": "http://127.0.0.1:1/metrics"}, r"prefill-0: no metrics at http://127\.0\.0\.1:1/metrics"),
         ({"pidfile": "/nowhere/none.pid"}, r"prefill-0: its process is not there"),
     ],
@@ -253,3 +261,17 @@ async def test_a_line_of_a_bug_that_this_version_has_fixed_is_not_blamed_on_it(
     signatures = next(one for one in found.nodes if one.node.role == "prefill").logs[0].signatures
     guard = next(one for one in signatures if one.id == "nixl-guard-assert")
     assert (fixed_in, bool(fixed_in)) == (guard.fixed_in, bool(guard.upstream))
+
+
+async def test_a_log_that_cannot_be_read_on_another_host_is_named_with_that_host() -> None:
+    class Gpu(Here):
+        remote = True
+        label = "ops@gpu1"
+
+    async with Deployment().up() as target:
+        lacking = target.prefill[0].model_copy(update={"log": [LogFrom(file="/nowhere/none.log")]})
+        target = target.model_copy(update={"prefill": [lacking]})
+        there = Hosts({server.id: Gpu() for server in target.servers}, Here())
+        with pytest.raises(Unfit, match=r"none\.log cannot be read \(No such file or directory on ops@gpu1\)"):
+            async with make_http() as http:
+                await discover(target, PACKS, PLAN, http=http, clock=VirtualClock(), hosts=there)

@@ -11,6 +11,7 @@ from chaos.engine.owners import Owners
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes.bundle import routes
 from chaos.engine.probes.canary import CanaryProbe
+from chaos.engine.probes.follow import stream_of
 from chaos.engine.probes.logs import LogProbe
 from chaos.model import events as ev
 
@@ -95,7 +96,8 @@ def _logs(found: Discovery, events: list[ev.AnyEvent]) -> Iterator[Row]:
     for event in events:
         if isinstance(event, ev.LogCovered):
             grew = max(event.end - event.start, event.lines)
-            read[event.node, event.stream] = read.get((event.node, event.stream), 0) + grew
+            log_read = (event.node, stream_of(event.stream))
+            read[log_read] = read.get(log_read, 0) + grew
     for node in found.nodes:
         for log in node.logs:
             told = log.log.told

@@ -90,6 +90,16 @@ class LogSource:
     since_ns: int | None = None
 
 
+def text_name(stream: str, text: int) -> str:
+    """What a text of a log is called in the journal: by number, for a file's name may tell of its host."""
+    return f"{stream}/{text}" if text else stream
+
+
+def stream_of(name: str) -> str:
+    """The log that a text belongs to."""
+    return name.partition("/")[0]
+
+
 def ordered(source: LogSource, cursors: Mapping[str, dict[str, Any] | None]) -> dict[str, Any]:
     """A source as a host is asked to follow it."""
     return {"node": source.node, "cursors": dict(cursors), **asked(source.log)}

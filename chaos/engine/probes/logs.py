@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.engine.hosts import HostLost, HostTrouble
-from chaos.engine.probes.follow import LogSource, News, Range, known_lines, ordered
+from chaos.engine.probes.follow import LogSource, News, Range, known_lines, ordered, text_name
 from chaos.engine.probes.written import Written
 from chaos.model.events import EvidenceLost, LogCovered, LogHit
 
@@ -240,7 +240,7 @@ class LogProbe:
                 t_ns=self._clock.now_ns(),
                 src="probe:logs",
                 node=source.node,
-                stream=_stream(source, number),
+                stream=text_name(source.stream, number),
                 start=span.start,
                 end=span.end,
                 lost=span.lost,
@@ -259,7 +259,7 @@ class LogProbe:
             t_ns=self._clock.now_ns(),
             src="probe:logs",
             node=source.node,
-            stream=_stream(source, news.text),
+            stream=text_name(source.stream, news.text),
             signature=signature.id,
             klass=signature.klass,
             line=line.text,
@@ -281,11 +281,6 @@ class LogProbe:
                 key = counted.sample.key if counted.count == 1 else ""
                 self._emit(msgspec.structs.replace(counted.sample, t_ns=self._counted_ns, count=counted.count, key=key))
                 counted.count, counted.sample = 0, None
-
-
-def _stream(source: LogSource, text: int) -> str:
-    """What a text of a source is called in the journal: by number, for a file's name may tell of its host."""
-    return f"{source.stream}/{text}" if text else source.stream
 
 
 def _lost(node: str, from_ns: int, to_ns: int, cause: str) -> EvidenceLost:
