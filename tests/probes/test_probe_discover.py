@@ -270,8 +270,8 @@ async def test_a_log_that_cannot_be_read_on_another_host_is_named_with_that_host
 
     async with Deployment().up() as target:
         lacking = target.prefill[0].model_copy(update={"log": [LogFrom(file="/nowhere/none.log")]})
-        target = target.model_copy(update={"prefill": [lacking]})
-        there = Hosts({server.id: Gpu() for server in target.servers}, Here())
+        changed = target.model_copy(update={"prefill": [lacking]})
+        there = Hosts({server.id: Gpu() for server in changed.servers}, Here())
         with pytest.raises(Unfit, match=r"none\.log cannot be read \(No such file or directory on ops@gpu1\)"):
             async with make_http() as http:
-                await discover(target, PACKS, PLAN, http=http, clock=VirtualClock(), hosts=there)
+                await discover(changed, PACKS, PLAN, http=http, clock=VirtualClock(), hosts=there)
