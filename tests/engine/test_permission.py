@@ -152,10 +152,10 @@ def test_a_process_that_cannot_be_found_or_signalled_is_refused_before_the_run(m
 def test_a_host_that_does_not_answer_is_told_before_the_run() -> None:
     class Lost(Here):
         def call_now(self, op: str, /, **args: object) -> object:
-            raise HostLost("ops@gpu1 is not connected")
+            raise HostLost("its host is lost: cut")
 
     mine = target(decode=[{"url": "http://127.0.0.1:3", "pid": os.getpid()}])
-    with pytest.raises(Unfit, match="decode-0 cannot be looked for: ops@gpu1 is not connected"):
+    with pytest.raises(Unfit, match="decode-0 cannot be looked for: its host is lost: cut"):
         reach(scenario(**FREEZE), mine, PACKS, Hosts({"decode-0": Lost()}, Here()))
 
 

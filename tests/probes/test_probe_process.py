@@ -169,7 +169,7 @@ class Flaky(Here):
 
     async def call(self, op: str, /, **args: object) -> object:
         if self.lost:
-            raise HostLost("ops@gpu1 is not connected")
+            raise HostLost("its host is lost: cut")
         return await super().call(op, **args)
 
 
@@ -189,7 +189,7 @@ async def test_a_host_that_does_not_answer_makes_what_happened_there_unknown_and
     await probe.look()
     lost = emit.of(EvidenceLost)
     assert [(0, 1), (1, 11), (11, 14)] == [(e.from_ns / 1e9 - began_s, e.to_ns / 1e9 - began_s) for e in lost]
-    assert {("process", "prefill-0", "its host did not answer")} == {(e.probe, e.node, e.cause) for e in lost}
+    assert {("process", "prefill-0", "its host is lost: cut")} == {(e.probe, e.node, e.cause) for e in lost}
     assert [True, True] == [event.alive for event in emit.of(ProcessSeen)]
 
 

@@ -209,8 +209,8 @@ async def or_lost(stage: Awaitable[Measured]) -> Measured:
         return await stage
     except HostTrouble as why:
         return Measured(ok=False, detail=why.text)
-    except HostLost:
-        return Measured(ok=False, detail="nobody knows: a host did not answer", lost=True)
+    except HostLost as lost:
+        return Measured(ok=False, detail=f"nobody knows: {lost}", lost=True)
 
 
 async def _to_its_end(work: Coroutine[None, None, None]) -> None:

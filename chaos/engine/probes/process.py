@@ -77,7 +77,7 @@ class _Place:
     host: Host
     known_ns: int
     watched: list[_Watched] = field(default_factory=list)
-    lost: bool = False
+    lost: str = ""  # why nobody answers there
     told_ns: int = 0  # when the journal was last told that it is lost
 
 
@@ -143,8 +143,8 @@ class ProcessProbe:
     async def _look_at(self, place: _Place, *, always: bool) -> None:
         try:
             looks = await observe(place.host, [(watched.now, watched.children) for watched in place.watched])
-        except (HostLost, HostTrouble):
-            self._blind(place, always=always)
+        except (HostLost, HostTrouble) as why:
+            self._blind(place, str(why), always=always)
             return
         self._sighted(place)
         for watched, looked in zip(place.watched, looks, strict=True):
@@ -193,18 +193,18 @@ class ProcessProbe:
 
     # ------------------------------------------------------------------------------------ hosts that are lost
 
-    def _blind(self, place: _Place, *, always: bool) -> None:
+    def _blind(self, place: _Place, cause: str, *, always: bool) -> None:
         """Nobody answered: say so at once, every ten seconds, and at the end."""
-        now_ns = self._clock.now_ns()
-        if always or not place.lost or now_ns - place.told_ns >= HEARTBEAT_S * 1e9:
+        now_ns, lost = self._clock.now_ns(), place.lost
+        place.lost = cause
+        if always or not lost or now_ns - place.told_ns >= HEARTBEAT_S * 1e9:
             self._tell_lost(place, now_ns)
-        place.lost = True
 
     def _sighted(self, place: _Place) -> None:
         now_ns = self._clock.now_ns()
         if place.lost:
             self._tell_lost(place, now_ns)
-        place.lost, place.known_ns = False, now_ns
+        place.lost, place.known_ns = "", now_ns
 
     def _tell_lost(self, place: _Place, now_ns: int) -> None:
         for watched in place.watched:
@@ -216,7 +216,7 @@ class ProcessProbe:
                     node=watched.source.node,
                     from_ns=place.known_ns,
                     to_ns=now_ns,
-                    cause="its host did not answer",
+                    cause=place.lost,
                 )
             )
         place.known_ns = place.told_ns = now_ns
