@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import BedError
+from testbed.mounts import SUDOER, USERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,7 +47,7 @@ def ask(path: Path, what: str, **more: object) -> Answer:
 
 
 def serve(path: Path, acts: Acts) -> None:
-    """Answer in threads of our own, for good; anybody on the host may ask."""
+    """Answer in threads of our own, for good; root and who may use sudo may ask."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -65,5 +66,6 @@ def serve(path: Path, acts: Acts) -> None:
 
     path.unlink(missing_ok=True)
     server = Server(str(path), Handler)
-    path.chmod(0o666)
+    os.chown(path, 0, USERS[SUDOER])
+    path.chmod(0o660)
     threading.Thread(target=server.serve_forever, name="control", daemon=True).start()

@@ -84,6 +84,14 @@ def test_a_kernel_without_netem_is_no_objection_to_other_faults_of_the_network()
     assert [] == unmet_privileges(["network"], target(), at(Saying(net_plan=no_netem), target()))
 
 
+def test_a_delay_is_tried_as_a_delay_alone_for_with_a_rate_it_would_be_a_rate() -> None:
+    asked = []
+    host = Saying(net_plan=lambda args: asked.append(args) or {})
+    unmet_privileges(["network", "netem"], target(), at(host, target()))
+    doses = {one["kind"]: one.keys() & {"bit_per_s", "delay_ms"} for one in asked}
+    assert {"partition": set(), "rate": {"bit_per_s"}, "delay": {"delay_ms"}} == doses
+
+
 def test_servers_that_share_an_address_have_no_network_between_them() -> None:
     one = Target.model_validate(
         {

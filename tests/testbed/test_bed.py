@@ -87,6 +87,8 @@ def test_a_look_into_an_engine_s_threads_is_possible_on_its_host(bed):
 def test_users_that_are_not_root_may_log_in_and_one_of_them_may_use_sudo(bed):
     for user, number in USERS.items():
         assert f"{number}\n/home/{user}\n" == ssh(bed, "decode-0", "id -u; pwd", options=("-l", user)).stdout
+    assert 0 == ssh(bed, "decode-0", "pd-node status", options=("-l", SUDOER)).returncode
+    assert "Permission denied" in ssh(bed, "decode-0", "pd-node status", options=("-l", GUEST)).stderr
     administer = "ip link set eth0 mtu 1500"
     assert "not permitted" in ssh(bed, "decode-0", administer, options=("-l", SUDOER)).stderr
     if shutil.which("sudo"):

@@ -26,6 +26,7 @@ ASK_S = 30.0
 ROOT = "be root there: ssh: {user: root}, or {sudo: true}"
 NETWORK = {"partition, loss, port-block": "partition", "rate": "rate", "delay": "delay"}
 """Faults of the network by what stands for them: the kernel has what the one needs, or it has not."""
+_DOSES: dict[str, dict[str, float]] = {"rate": {"bit_per_s": 1_000_000}, "delay": {"delay_ms": 1.0}}
 _KINDS = {"network": ("partition, loss, port-block", "rate", "network"), "netem": ("delay", "network")}
 _FIXES = {
     "denied": ROOT,
@@ -67,8 +68,7 @@ def network(server: Server, target: Target, hosts: Hosts) -> Iterator[Row]:
                 near=[address(server)],
                 far=[address(peers[0])],
                 over_ssh=host.remote,
-                bit_per_s=1_000_000,
-                delay_ms=1.0,
+                **_DOSES.get(kind, {}),
             )
         except HostTrouble as trouble:
             yield Row(server.id, what, State.REFUSED, trouble.text, _FIXES.get(trouble.kind, ""))
