@@ -27,6 +27,7 @@ from chaos.outpost import (
     stretches,
     sweep,
     traffic,
+    zmtp,
 )
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ OPS: dict[str, Op] = {
     **stretches.OPS,
     **sweep.OPS,
     **traffic.OPS,
+    **zmtp.OPS,
 }
 STREAMS: dict[str, Stream] = {
     "ticks": ticks,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-import zmq
 from aiohttp import web
 from processes import until
 from test_node_faults import events, kit, last, stages, step, with_nodes
 
-from chaos.engine.faults import push as pushing
-from chaos.engine.faults.push import NotDelivered, push
 from chaos.engine.faults.registry import prepare
 from chaos.engine.probes import make_http
 from chaos.lab.provider import parse_lab, start_lab
 from chaos.model.target import Server, ServerSpec
+from chaos.outpost import zmtp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +110,7 @@ async def test_no_bootstrap_server_is_not_applied(kit, events) -> None:
 
 
 async def test_a_socket_that_does_not_speak_zmq_gets_nothing(kit, events, monkeypatch) -> None:
-    monkeypatch.setattr(pushing, "CONNECT_S", 0.5)
+    monkeypatch.setattr(zmtp, "CONNECT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
 
         async def handler(_: web.Request) -> web.Response:
@@ -122,20 +119,3 @@ async def test_a_socket_that_does_not_speak_zmq_gets_nothing(kit, events, monkey
         await served(handler, kit)
     assert [("applied", False)] == stages(events)
     assert "no ZMQ peer answered at the control socket within 0.5 s" in last(events, "applied").detail
-
-
-async def test_the_parts_of_a_message_arrive_as_they_were_sent() -> None:
-    with zmq.Context() as context, context.socket(zmq.PULL) as pull:
-        port = pull.bind_to_random_port("tcp://127.0.0.1")
-        delivery = await asyncio.to_thread(push, f"tcp://127.0.0.1:{port}", (b"ABORT", b"5", b"127.0.0.1", b"9"))
-        assert [b"ABORT", b"5", b"127.0.0.1", b"9"] == pull.recv_multipart()
-        assert (True, 24) == (delivery.complete, delivery.sent)
-
-
-def test_nobody_listening_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pushing, "CONNECT_S", 0.3)
-        with pytest.raises(NotDelivered):
-            push(f"tcp://127.0.0.1:{port}", (b"x",))

@@ -2,7 +2,7 @@
 
 The socket is a ZMQ PULL socket without authentication; its port is told by the prefill's bootstrap server, as it is to
 decode nodes (sglang, disaggregation/common/conn.py). Raw TCP bytes never become a message there, so the frame is sent
-by a real ZMQ PUSH socket.
+by what speaks its protocol as a PUSH socket does, from the prefill's own host.
 
 There is no acknowledgement in that protocol. What can be measured: a ZMQ peer answered the handshake, and its kernel
 has acknowledged every byte of the frame. Whether its thread has read it, only the target's behaviour can show.
@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.engine.faults.life import Measured, NodeFault, NotApplied
-from chaos.engine.faults.push import NotDelivered, push
+from chaos.engine.hosts import HostLost, HostTrouble
 from chaos.engine.hosts.relays import bootstrap_url
 from chaos.engine.probes.http import TRANSPORT_ERRORS, describe
 
 if TYPE_CHECKING:
     from chaos.engine.faults.kit import FaultKit
-    from chaos.engine.faults.push import Delivery
     from chaos.model.scenario import Step
     from chaos.model.target import Server
 
 ROUTE = "/route?prefill_dp_rank=0&prefill_cp_rank=0&target_tp_rank=0&target_pp_rank=0"
 """Where the first rank registered itself; decode asks the same (sglang 0.5.13 and later)."""
 ASK_S = 10.0
+PUSH_S = 30.0
 JUNK = (b"pdchaos", b"foreign frame")
 ABORT = b"ABORT"
 NOBODY = (b"127.0.0.1", b"9")  # where the sender of an ABORT says that it listens; nobody answers it
@@ -45,9 +45,21 @@ class _Rank(msgspec.Struct):
     rank_port: int | str
 
 
+class Delivery(msgspec.Struct, frozen=True):
+    """Bytes of the message, framing included, and how many of them the peer's kernel acknowledged."""
+
+    sent: int
+    acknowledged: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether the peer's kernel has all of it."""
+        return self.acknowledged >= self.sent
+
+
 @dataclass(frozen=True, slots=True)
 class _Socket:
-    address: str
+    host: str
     port: int
 
 
@@ -66,10 +78,7 @@ class FrameFault(NodeFault):
         """Find the sockets, then send to all of them."""
         sockets = {server.id: await self._socket(server) for server in self.chosen}
         for node, socket in sockets.items():
-            try:
-                delivery = await asyncio.to_thread(push, socket.address, self.frames())
-            except NotDelivered as why:
-                raise NotApplied(f"{node}: {why}") from None
+            delivery = await self._push(node, socket)
             self._sent[node] = (socket, delivery)
         facts = {node: f"rank 0 at port {socket.port}" for node, (socket, _) in self._sent.items()}
         return Measured(ok=bool(self._sent), facts=facts)
@@ -86,6 +95,16 @@ class FrameFault(NodeFault):
         missing = [node for node, (_, delivery) in self._sent.items() if not delivery.complete]
         detail = f"{', '.join(missing)}: the peer's kernel did not acknowledge the whole frame" if missing else ""
         return Measured(not missing, facts, detail)
+
+    async def _push(self, node: str, socket: _Socket) -> Delivery:
+        frames = [frame.hex() for frame in self.frames()]
+        try:
+            told = await self.kit.hosts.at(node).call(
+                "zmq.push", host=socket.host, port=socket.port, frames=frames, timeout_s=PUSH_S
+            )
+        except (HostLost, HostTrouble) as why:
+            raise NotApplied(f"{node}: {why}") from None
+        return msgspec.convert(told, Delivery)
 
     async def _socket(self, server: Server) -> _Socket:
         """Ask the bootstrap server of a prefill where the first rank listens."""
@@ -105,8 +124,7 @@ class FrameFault(NodeFault):
             raise NotApplied(f"{server.id}: its bootstrap server does not say where the rank listens") from None
         if rank is None:
             raise NotApplied(f"{server.id}: its bootstrap server answers {response.status_code}")
-        host = f"[{rank.rank_ip}]" if ":" in rank.rank_ip else rank.rank_ip
-        return _Socket(f"tcp://{host}:{rank.rank_port}", int(rank.rank_port))
+        return _Socket(rank.rank_ip, int(rank.rank_port))
 
 
 class ForeignFrameFault(FrameFault):
