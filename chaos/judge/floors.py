@@ -96,14 +96,16 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
             unsettled = NOT_YET_FREED
         freed_ns = broken_ns + holds_ns[series.name] + lag_ns
         since = [r for r in readings if freed_ns <= r.t_ns and (until_ns is None or r.t_ns <= until_ns)]
+        ours = open_requests(facts, lowest.t_ns - lag_ns)
+        baseline = _at_rest(facts, readings, loaded_ns) or [before]
         known.append(
             Floor(
                 series,
                 before.value,
                 lowest.value,
                 unsettled,
-                ours=open_requests(facts, lowest.t_ns - lag_ns),
-                kept=kept(facts, series.node, _at_rest(facts, readings, loaded_ns) or [before], since, lag_ns),
+                ours=ours,
+                kept=kept(facts, series.node, baseline, since, lag_ns=lag_ns, ours=ours),
                 seqs=(before.seq, lowest.seq),
             )
         )

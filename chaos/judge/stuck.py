@@ -30,10 +30,13 @@ def hung_up_early_ns(facts: Facts) -> int | None:
     return None if cut_ns is None or (end_ns is not None and cut_ns >= end_ns) else cut_ns
 
 
-def kept(facts: Facts, node: str, baseline: Sequence[Reading], since: Sequence[Reading], lag_ns: int) -> float:
+def kept(
+    facts: Facts, node: str, baseline: Sequence[Reading], since: Sequence[Reading], *, lag_ns: int, ours: int
+) -> float:
     """By how much a queue was above its level of the baseline from before we hung up on anybody until the end.
 
-    `since` is read from when all that the fault broke could have been freed. Zero where too little was read.
+    `since` is read from when all that the fault broke could have been freed. Zero where too little was read. While
+    requests of ours are still open (`ours`) a server is not wholly idle, and may leave a gauge as canaries left it.
     """
     cut_ns = hung_up_early_ns(facts)
     if cut_ns is None or not baseline:
@@ -42,7 +45,7 @@ def kept(facts: Facts, node: str, baseline: Sequence[Reading], since: Sequence[R
     after = [r.value for r in since if r.t_ns >= cut_ns + ns(facts.plan.quiet_s) + lag_ns]
     if min(len(before), len(after)) < len(baseline) or not _read_anew(facts, node, cut_ns):
         return 0.0
-    return min(*before, *after) - min(r.value for r in baseline)
+    return min(*before, *after) - (max if ours else min)(r.value for r in baseline)
 
 
 def alive_at_the_end(facts: Facts, hit_ns: int, given_up: Collection[str]) -> list[ev.RequestEnded]:

@@ -60,9 +60,16 @@ def stuck_since_the_wave(
     asked_s: float = 14.0,
     watched_s: float = 20.0,
     timeout_s: float = 30.0,
+    lost: int = 0,
+    passing: float = 0.0,
 ) -> Verdict:
     """The wave is at 15 s. Three users' requests never end, a queue holds three, and we hang up on them at last."""
-    told = waved(timeouts=(ev.EngineTimeout(name="waiting", seconds=timeout_s),))
+    told = Play(timeouts=(ev.EngineTimeout(name="waiting", seconds=timeout_s),)).baseline(7)
+    told.backlog["prefill-0"] = passing  # canaries that happen to be in it when it is read
+    told.go(1).backlog["prefill-0"] = 0.0
+    told.go(2).load().wave()
+    told.reply = HANG if lost else GOOD
+    told.go(lost).reply = GOOD
     told.backlog["prefill-0"] = 3.0
     told.recovered(watched_s).phase("teardown").go(5)
     told.backlog["prefill-0"] = 0.0 if freed else 3.0
@@ -77,6 +84,7 @@ def stuck_since_the_wave(
     "which",
     [
         pytest.param({}, id="sent before the wave"),
+        pytest.param({"passing": 2.0}, id="with canaries passing through"),
         pytest.param({"sent": 16.0, "watched_s": 40.0}, id="waited longer than the engine's timeouts"),
     ],
 )
@@ -84,9 +92,16 @@ def test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks(whi
     verdict = stuck_since_the_wave(**which)
     assert Outcome.LEAKING == verdict.outcome
     assert (
-        "LEAKING: backlog of prefill-0 is 3 at rest, was 0 before the load, "
+        f"LEAKING: backlog of prefill-0 is 3 at rest, was {which.get('passing', 0):g} before the load, "
         "and kept at least 3 from before we hung up on anybody"
     ) == verdict.headline
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [(0, Outcome.LEAKING), (1, Outcome.HEALTHY)])
+def test_what_passing_canaries_may_have_left_in_a_gauge_is_no_leak_while_one_of_ours_keeps_it_from_being_written(
+    lost, outcome
+):
+    assert outcome == stuck_since_the_wave(passing=2.0, lost=lost).outcome
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ class Probes:
         self._canary.hurry(on=on)
 
     async def give_up(self, only: Collection[str]) -> None:
-        """Hang up overdue canaries, and until `resume` send them on no path but these."""
+        """Hang up canaries that are overdue or on other paths, and until `resume` send them on no path but these."""
         await self._canary.give_up(only)
 
     def pause_for_idle(self) -> None:

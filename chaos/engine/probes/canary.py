@@ -181,12 +181,12 @@ class CanaryProbe:
         self._last_start_ns.clear()
 
     async def give_up(self, only: Collection[str]) -> None:
-        """Hang up what is overdue, each journaled so, and until `resume` ask on no path but these.
+        """Hang up what is overdue or not on these paths, each journaled so, and until `resume` ask on no others.
 
         For when users were hung up on, too: then these are no more than further disconnects of the same kind.
         """
         self._only = frozenset(only)
-        tasks = [task for canary, task in self._open.items() if canary.overdue]
+        tasks = [task for canary, task in self._open.items() if canary.overdue or canary.route.path not in self._only]
         for task in tasks:
             task.cancel()
         if tasks:
