@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 PROMPT = 0
 """The lane that goes before all others; requests are numbered from 1."""
@@ -17,10 +17,11 @@ LANE_BYTES = 1 << 20
 
 
 class Pen:
-    """The one writer of a descriptor. After a failed write everybody is told by `BrokenPipeError`."""
+    """The one writer of a descriptor. When a write fails `on_broken` is called, and whoever writes BrokenPipeError."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, on_broken: Callable[[], object]) -> None:
         self._fd = fd
+        self._on_broken = on_broken
         self._changed = threading.Condition()
         self._lanes: dict[int, deque[bytes]] = {}
         self._waiting: dict[int, int] = {}  # bytes
@@ -62,6 +63,7 @@ class Pen:
                 with self._changed:
                     self.broken = True
                     self._changed.notify_all()
+                self._on_broken()
                 return
             with self._changed:
                 self._waiting[lane] -= len(line)

@@ -33,10 +33,6 @@ ENDING_S = 3.0
 """How long streams may take to end what they started."""
 
 
-class _Leave(Exception):
-    """A signal wants us to end."""
-
-
 class _Outpost:
     def __init__(self, pen: Pen) -> None:
         self._pen = pen
@@ -113,28 +109,39 @@ def main() -> int:
     os.dup2(nothing, 0)  # no child of ours reads our requests,
     os.dup2(2, 1)  # nor does any print write among our answers
     os.close(nothing)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    outpost = _Outpost(Pen(answers))
-    try:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _leave)
-        _listen(requests, outpost)
-    except (_Leave, BrokenPipeError):
-        pass
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    over = _Over()
+    outpost = _Outpost(Pen(answers, over.tell))
+    with suppress(BrokenPipeError):
+        _listen(requests, over, outpost)
     outpost.end()
     sys.stderr.flush()
     os._exit(0)  # a thread in a call that does not return keeps nobody here
 
 
-def _leave(_number: int, _frame: object) -> None:
-    raise _Leave
+class _Over:
+    """A descriptor that can be read once somebody, a signal for one, wants us to end.
+
+    A handler that raised would do so anywhere, also while a lock is being taken.
+    """
+
+    def __init__(self) -> None:
+        self.told, self._tell = os.pipe()
+        os.set_blocking(self._tell, False)
+        signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's, and not meant for us
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda _number, _frame: None)
+
+    def tell(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._tell, b"!")
 
 
-def _listen(requests: int, outpost: _Outpost) -> None:
+def _listen(requests: int, over: _Over, outpost: _Outpost) -> None:
     rest = b""
-    while select.select([requests], [], [], SILENCE_S)[0]:
+    while ready := select.select([requests, over.told], [], [], SILENCE_S)[0]:
+        if over.told in ready:
+            return
         data = os.read(requests, 1 << 16)
         if not data:
             return

@@ -34,8 +34,12 @@ class HostClock:
         return apart <= self.uncertain_ns(other.at_ns) + other.uncertainty_ns + JUMP_NS
 
     def better(self, other: HostClock) -> HostClock:
-        """Of two that agree, the one that is worth more at the time of the other, later one."""
-        return self if self.uncertain_ns(other.at_ns) < other.uncertainty_ns else other
+        """Of two that agree, the one that is worth more at the time of the other, later one.
+
+        Where somebody has set the host's wall clock meanwhile, or its time zone has changed, that is the later one.
+        """
+        set_anew = abs(self.wall_offset_ns - other.wall_offset_ns) > JUMP_NS or self.tz_s != other.tz_s
+        return self if self.uncertain_ns(other.at_ns) < other.uncertainty_ns and not set_anew else other
 
 
 @dataclass(frozen=True, slots=True)

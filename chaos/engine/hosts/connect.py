@@ -47,6 +47,11 @@ class Attempt:
         if self.given_up.is_set():
             self.give_up()
 
+    def hand_over(self, transport: paramiko.Transport) -> None:
+        """This connection is somebody else's now."""
+        with self._lock:
+            self._made = [one for one in self._made if one is not transport]
+
     def give_up(self) -> None:
         """Close whatever was opened for it; whoever waits for an answer gets an error soon."""
         self.given_up.set()
@@ -101,6 +106,7 @@ class Ways:
             transport = self._open.get(place)
             if transport is None or not transport.is_active():
                 transport = self._open[place] = connect(place, self, attempt)
+                attempt.hand_over(transport)  # others come through it, too
             if self._closed:
                 hang_up(transport)
             return transport

@@ -276,6 +276,7 @@ class Remote:
         if self._transport is not None:
             hang_up(self._transport)
         line.close(line.lost)
+        said = ""
         for wait_s in itertools.chain(BACKOFF_S, itertools.repeat(BACKOFF_S[-1])):
             if self._closing.wait(wait_s):
                 return
@@ -287,7 +288,9 @@ class Remote:
             except (UserError, HostLost) as error:
                 if time.monotonic_ns() - self._unseen_ns > TOLD_EVERY_S * 1e9:
                     self._report(self._unseen_ns, line.lost)
-                    self._progress(str(error))
+                if said != str(error):
+                    said = str(error)
+                    self._progress(said)
             else:
                 self._report(self._unseen_ns, line.lost)
                 self._unseen_ns = 0

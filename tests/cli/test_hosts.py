@@ -1,0 +1,107 @@
+"""Hosts that cannot be reached: one message, the right exit code, nobody kept waiting. A real sshd, real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests/hosts"))
+
+from sshd import Sshd, free_port, keygen, needs_sshd  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = needs_sshd
+
+
+@pytest.fixture
+def sshd(tmp_path: Path):
+    with Sshd(tmp_path / "sshd") as server:
+        yield server
+
+
+def run(folder: Path, ssh: dict[str, object]) -> subprocess.Popen[str]:
+    server = {"url": "http://127.0.0.1:1", "ssh": ssh}
+    target = {"version": 1, "name": "t", "environment": "staging", "allow": ["kill"]}
+    target |= {"router": server, "prefill": [server], "decode": [server]}
+    (folder / "target.yaml").write_text(yaml.safe_dump(target))
+    return subprocess.Popen(
+        [sys.executable, "-m", "chaos", "run", "abort-cascade", "-t", "target.yaml", "--reports", "reports"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+    )
+
+
+def _nobody_knows_its_key(sshd: Sshd, folder: Path) -> dict[str, object]:
+    sshd.known_hosts.write_text("")
+    return {}
+
+
+def _another_key(sshd: Sshd, folder: Path) -> dict[str, object]:
+    sshd.kill()
+    sshd.new_host_key()
+    sshd.start()
+    return {}
+
+
+def _nobody_listens(sshd: Sshd, folder: Path) -> dict[str, object]:
+    return {"port": free_port()}
+
+
+def _a_wrong_key(sshd: Sshd, folder: Path) -> dict[str, object]:
+    return {"identity": str(keygen(folder / "wrong"))}
+
+
+def _no_key(sshd: Sshd, folder: Path) -> dict[str, object]:
+    return {"identity": str(folder / "none")}
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "told"),
+    [
+        (_nobody_knows_its_key, 5, "is not known"),
+        (_another_key, 5, "THE HOST KEY HAS CHANGED"),
+        (_nobody_listens, 6, "Connection refused"),
+        (_a_wrong_key, 2, "does not accept root's key"),
+        (_no_key, 2, "cannot be read"),
+    ],
+)
+def test_what_keeps_us_out_is_said_once_with_what_to_do(
+    sshd: Sshd, tmp_path: Path, made: Callable[[Sshd, Path], dict[str, object]], code: int, told: str
+) -> None:
+    ssh = sshd.ssh(**made(sshd, tmp_path)).model_dump(exclude_none=True)
+    with run(tmp_path, ssh) as process:
+        out, err = process.communicate(timeout=60)
+    assert (code, True) == (process.returncode, told in err), err
+    assert 1 == err.count(told)  # for three servers on one host
+    assert "hint:" in err
+    assert "Traceback" not in out + err
+    assert [] == list(tmp_path.glob("reports/*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_whoever_gives_up_while_we_connect_is_not_kept(sshd: Sshd, tmp_path: Path, number: signal.Signals) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        with run(tmp_path, sshd.ssh(port=mute.getsockname()[1]).model_dump(exclude_none=True)) as process:
+            connection, _ = mute.accept()
+            with connection:
+                began = time.monotonic()
+                process.send_signal(number)
+                _, err = process.communicate(timeout=60)
+    assert (130, True) == (process.returncode, "interrupted" in err), err
+    assert time.monotonic() - began < 9.0  # connecting itself would have taken ten
+    assert "Traceback" not in err
