@@ -96,12 +96,12 @@ def test_what_keeps_us_out_is_said_once_with_what_to_do(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_gives_up_while_we_connect_is_not_kept(sshd: Sshd, tmp_path: Path, number: signal.Signals) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        with run(tmp_path, sshd.ssh(port=mute.getsockname()[1]).model_dump(exclude_none=True)) as process:
-            connection, _ = mute.accept()
-            with connection:
-                began = time.monotonic()
-                process.send_signal(number)
-                _, err = process.communicate(timeout=60)
+        mute.settimeout(60)
+        process = run(tmp_path, sshd.ssh(port=mute.getsockname()[1]).model_dump(exclude_none=True))
+        with process, mute.accept()[0]:
+            began = time.monotonic()
+            process.send_signal(number)
+            _, err = process.communicate(timeout=60)
     assert (130, True) == (process.returncode, "interrupted" in err), err
     assert time.monotonic() - began < 9.0  # connecting itself would have taken ten
     assert "Traceback" not in err
