@@ -89,7 +89,10 @@ def _load(place: Place, file: str) -> paramiko.PKey | None:
     except (paramiko.PasswordRequiredException, TypeError):  # the latter is the crypto library's word for it
         return None
     except OSError as error:
-        raise UsageError(f"{place.label}: {file} cannot be read: {error.strerror}") from None
+        raise UsageError(
+            f"{place.label}: {file} cannot be read: {error.strerror}",
+            hint="`identity` under `ssh`, or IdentityFile in ~/.ssh/config, names our private key",
+        ) from None
     except Exception as error:  # noqa: BLE001 - whatever a parser of keys may say
         raise UsageError(
             f"{place.label}: {file} holds no private key that can be used ({error})",
