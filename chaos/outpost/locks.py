@@ -100,11 +100,12 @@ def _put(folder: Path, key: str, run: str, owner: str, ttl_s: float) -> None:
     }
     state.write(_path(folder, key), lock, _SEEN_BY_ALL)
     if not _held:
-        atexit.register(_give_back)
+        atexit.register(give_back)
     _held.setdefault(run, set()).add(key)
 
 
-def _give_back() -> None:
+def give_back() -> None:
+    """Release all that this process holds."""
     for run, keys in list(_held.items()):
         with suppress(Trouble):  # nobody is left to be told; whoever comes next finds a dead lock
             release(list(keys), run)

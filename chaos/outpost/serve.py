@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from chaos.outpost import ourselves
+from chaos.outpost import locks, ourselves
 from chaos.outpost.ops import OPS, STREAMS, now
 from chaos.outpost.pen import PROMPT, Pen
 from chaos.outpost.trouble import Trouble
@@ -114,6 +114,7 @@ def main() -> int:
     with suppress(BrokenPipeError):
         _listen(requests, over, outpost)
     outpost.end()
+    locks.give_back()  # `_exit` runs nothing that was to be done at the end
     sys.stderr.flush()
     os._exit(0)  # a thread in a call that does not return keeps nobody here
 

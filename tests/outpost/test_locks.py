@@ -73,6 +73,23 @@ def test_a_process_that_ends_gives_back_what_it_held(folder: Path) -> None:
     assert not folder.exists()
 
 
+def test_an_outpost_gives_back_what_its_harness_held_when_that_is_killed(folder: Path) -> None:
+    code = "import sys\nfrom chaos.outpost import serve, state\nstate.SHARED = (sys.argv[1],)\nserve.main()"
+    args = {"keys": ["aa"], "run": "one", "owner": "x", "ttl_s": 60.0}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as outpost:
+        assert outpost.stdin is not None
+        assert outpost.stdout is not None
+        outpost.stdin.write(json.dumps({"id": 1, "op": "lock.take", "args": args}) + "\n")
+        outpost.stdin.flush()
+        assert {"id": 1, "ok": NOBODY} == json.loads(outpost.stdout.readline())
+        assert (folder / "aa.json").exists()
+        outpost.stdin.close()
+        assert 0 == outpost.wait(60)
+    assert not folder.exists()
+
+
 def test_another_process_with_the_same_number_holds_nothing(folder: Path) -> None:
     take(["aa"], "one")
     lock = state.read(folder / "aa.json")
