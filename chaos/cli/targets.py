@@ -94,6 +94,10 @@ class LabTarget:
         """A lab can start every node that it started, and as the variants that it has."""
         return variant is None or variant in self._spec.variants
 
+    def plainly(self, node: str) -> None:  # noqa: ARG002
+        """Nobody but we can start a node of it, and it ends with us."""
+        return
+
     def restart(self, node: str, host: Host, timeout_s: float, variant: str | None = None) -> None:  # noqa: ARG002
         """Start a node anew."""
         if self._lab is None:

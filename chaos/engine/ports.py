@@ -34,6 +34,9 @@ class Restarter(Protocol):
     def can_restart(self, node: str, variant: str | None = None) -> bool:
         """Whether it knows how to restart this node, and as this variant of itself."""
 
+    def plainly(self, node: str) -> str | None:
+        """The shell command that restarts a node as it was, where its host can do that without us; else None."""
+
     def restart(self, node: str, host: Host, timeout_s: float, variant: str | None = None) -> None:
         """Replace the node's process, which is on `host`; blocks until that is done. PdchaosError when it cannot be."""
 

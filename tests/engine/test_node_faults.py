@@ -289,7 +289,7 @@ async def test_a_freeze_that_somebody_else_ended_was_none(tmp_path, kit, events)
             until(lambda: state_of(one.pid) != "T", "it runs")
         assert ("verified", False) in stages(events)
         why = next(event.detail for event in events if isinstance(event, ev.FaultStep) and not event.ok)
-        assert f"somebody else continued process {one.pid} before we did" == why
+        assert f"process {one.pid} went on before we continued it" == why
 
 
 async def test_a_stop_that_does_not_stop_is_not_verified(tmp_path, kit, events, monkeypatch) -> None:
@@ -503,6 +503,53 @@ async def test_a_restart_as_a_variant_is_undone_by_a_plain_one(tmp_path, kit, ev
         assert (True, True) == (first in last(events, "applied").pids, second in last(events, "reverted").pids)
         assert f"pid {second} gone, pid {one.pid} started later" in last(events, "revert-verified").measured["decode-0"]
         assert [] == kit.leftovers
+
+
+async def test_a_variant_gives_way_by_itself_when_pdchaos_is_gone(tmp_path, kit, events) -> None:
+    with swapped(tmp_path, kit) as (one, able):
+        async with prepare(step(**OTHER), able):
+            assert 600.0 + 20.0 <= last(events, "applied").ttl_s
+            ((guard, _),) = guards._armed.values()
+            guard.stdin.close()  # as our death does
+            became = (tmp_path / "became").read_text
+            await asyncio.to_thread(until, lambda: became() == "other\nback\n", "it becomes itself")
+            await asyncio.to_thread(until, one.pidfile.exists, "it is there")
+            guards._armed.clear()
+            guard.stdout.close()
+            await asyncio.to_thread(guard.wait, 20)
+
+
+async def test_where_no_guard_can_be_armed_nothing_is_restarted(tmp_path, kit, events) -> None:
+    host = Losable()
+    host.lost = ("guard.arm",)
+    with swapped(tmp_path, kit) as (one, able):
+        old = one.pid
+        async with prepare(step(**OTHER), replace(able, hosts=Hosts({"decode-0": host}, Here()))):
+            pass
+        assert old == one.pid
+    assert [("applied", False)] == stages(events)
+    assert last(events, "applied").detail.endswith("so nothing was restarted")
+
+
+async def test_a_ctrl_c_while_the_guard_is_armed_restarts_nothing(tmp_path, kit, events) -> None:
+    class Slow(Here):
+        async def call(self, op: str, /, **args: object) -> object:
+            if op == "guard.arm":
+                asked.set()
+                await asyncio.sleep(0.2)
+            return await super().call(op, **args)
+
+    asked = asyncio.Event()
+    with swapped(tmp_path, kit) as (one, able):
+        old = one.pid
+        fault = prepare(step(**OTHER), replace(able, hosts=Hosts({"decode-0": Slow()}, Here())))
+        playing = asyncio.ensure_future(fault.__aenter__())
+        await asked.wait()
+        playing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await playing
+        assert ({}, old) == (guards._armed, one.pid)
+        assert not (tmp_path / "became").exists()
 
 
 async def test_a_variant_lasts_from_when_it_serves_not_from_the_order(tmp_path, kit, events) -> None:

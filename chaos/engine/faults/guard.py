@@ -5,6 +5,7 @@ The guard is a process on that host, with a time-to-live and one end of a pipe (
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +21,10 @@ ARMED_S = 20.0
 """Starting Python takes 50 ms; a machine that starves needs longer, and the host itself gives it ten seconds."""
 UNDONE_S = 70.0
 """A handful of commands, each tried three times; the host itself gives them a minute."""
+
+TTL_MARGIN_S = 15.0
+STANDING_TTL_S = 3600.0
+"""A fault without an end of its own outlives us by this much at most (the guard notices our death at once, too)."""
 
 
 class NotArmed(Exception):
@@ -60,3 +65,28 @@ class Guard:
         """Have it undo the fault now, and say what it measured; None when it did so before. HostTrouble, HostLost."""
         told = await self._host.call("guard.release", timeout_s=UNDONE_S, name=self._name)
         return msgspec.convert(told["undone"], list[Undone] | None)
+
+
+class Guards:
+    """The guards of one fault, one on each of its hosts, for a fault that we take back ourselves while we can."""
+
+    def __init__(self) -> None:
+        self._armed: list[Guard] = []
+
+    async def arm(
+        self, undo: Sequence[tuple[Host, Sequence[dict[str, Any]]]], *, run: str, fault: str, ttl_s: float
+    ) -> None:
+        """Arm one for each host's steps; where one cannot be armed, none is. Raises NotArmed."""
+        for host, steps in undo:
+            try:
+                self._armed.append(await Guard.arm(host, run=run, fault=fault, ttl_s=ttl_s, undo=steps))
+            except NotArmed:
+                await self.dismiss()
+                raise
+
+    async def dismiss(self) -> None:
+        """They are no longer needed. One that cannot be told so finds nothing left to undo, and ends."""
+        armed, self._armed = self._armed, []
+        for guard in armed:
+            with suppress(HostLost, HostTrouble):
+                await guard.disarm()

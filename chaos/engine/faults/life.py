@@ -171,7 +171,7 @@ class Fault(ABC):
         if not lasted.ok:
             self._tell("verified", lasted)
         self.stands = False
-        await _to_its_end(self._revert())
+        await to_its_end(self._revert())
         clean = await or_lost(self.verify_reverted())
         self._tell("revert-verified", clean)
         if clean.lost:
@@ -213,7 +213,7 @@ async def or_lost(stage: Awaitable[Measured]) -> Measured:
         return Measured(ok=False, detail=f"nobody knows: {lost}", lost=True)
 
 
-async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+async def to_its_end(work: Coroutine[None, None, None]) -> None:
     """Await it to its end; a cancellation that came meanwhile is passed on then."""
     task, cancelled = asyncio.ensure_future(work), False
     while not task.done():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from chaos.engine.faults.life import Measured, NodeFault, NotApplied, or_lost
+from chaos.engine.faults.guard import STANDING_TTL_S, TTL_MARGIN_S, Guards, NotArmed
+from chaos.engine.faults.life import Measured, NodeFault, NotApplied, or_lost, to_its_end
 from chaos.engine.faults.processes import are_gone, processes_of
 from chaos.engine.hosts import HostLost, HostTrouble
 from chaos.engine.probes.http import TRANSPORT_ERRORS, describe
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from chaos.engine.faults.kit import FaultKit
     from chaos.engine.faults.processes import Process
     from chaos.engine.hosts import Host
+    from chaos.engine.ports import Restarter
     from chaos.model.faults import Restart
     from chaos.model.scenario import Step
     from chaos.model.target import Server, Target
@@ -63,6 +65,10 @@ class CommandRestarter:
         """Whether there is a command for the node."""
         return (node, variant) in self._commands
 
+    def plainly(self, node: str) -> str | None:
+        """The node's own command."""
+        return self._commands.get((node, None))
+
     def restart(self, node: str, host: Host, timeout_s: float, variant: str | None = None) -> None:
         """Run the node's command on its host, to its end. Raises HarnessError when it fails."""
         run_command(host, self._commands[node, variant], f"the restart command of {node}", timeout_s)
@@ -76,6 +82,7 @@ class RestartFault(NodeFault):
         self._old: dict[str, tuple[Process, ...]] = {}
         self._work: dict[str, asyncio.Task[None]] = {}
         self._ordered_ns = 0
+        self._guards = Guards()
 
     @property
     def restart(self) -> Restart:
@@ -92,6 +99,14 @@ class RestartFault(NodeFault):
     def reversal(self) -> str:
         """A variant gives way to the node as it was."""
         return "restart" if self.restart.variant else "none"
+
+    @property
+    def ttl_s(self) -> float | None:
+        """When the node's host restarts a variant as it was, whatever became of us."""
+        if self.restart.variant is None:
+            return None
+        lasts_s = STANDING_TTL_S if self.lasts_s is None else self.lasts_s
+        return lasts_s + 2 * self.restart.timeout + TTL_MARGIN_S
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -116,8 +131,11 @@ class RestartFault(NodeFault):
             return Measured(ok=False, detail=str(why))
 
     async def verify_reverted(self) -> Measured:
-        """As `verify`, of the process that takes the variant's place."""
-        return await self._checked()
+        """As `verify`, of the process that takes the variant's place; then the guards may go."""
+        measured = await self._checked()
+        if measured.ok:
+            await self._guards.dismiss()
+        return measured
 
     async def _order(self, variant: str | None) -> Measured:
         restarter = self.kit.restarter
@@ -130,11 +148,29 @@ class RestartFault(NodeFault):
                 raise NotApplied(f"{server.id}: {why}") from None
         if self.kit.before_restart is not None:
             await self.kit.before_restart(", ".join(self._old))
+        if variant is not None:
+            try:
+                await to_its_end(self._arm(restarter))
+            except asyncio.CancelledError:
+                await self._guards.dismiss()  # nothing was touched
+                raise
         self._ordered_ns = self.kit.clock.now_ns()
         for node in self._old:
             order = asyncio.to_thread(restarter.restart, node, self.kit.hosts.at(node), self.restart.timeout, variant)
             self._work[node] = asyncio.create_task(order)
         return Measured(ok=True, facts={node: f"pid {old[0].pid}" for node, old in self._old.items()})
+
+    async def _arm(self, restarter: Restarter) -> None:
+        """A guard for every node that its host can restart without us. Raises NotApplied."""
+        commands = {node: command for node in self._old if (command := restarter.plainly(node))}
+        undo = [
+            (self.kit.hosts.at(node), [{"argv": ["/bin/sh", "-c", command], "limit_s": self.restart.timeout}])
+            for node, command in commands.items()
+        ]
+        try:
+            await self._guards.arm(undo, run=self.kit.run_id, fault=self.step.id, ttl_s=self.ttl_s or 0.0)
+        except NotArmed as unarmed:
+            raise NotApplied(f"{unarmed}, so nothing was restarted") from None
 
     async def _checked(self) -> Measured:
         try:

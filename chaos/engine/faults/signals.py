@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from chaos.engine.faults.guard import Guard, NotArmed
+from chaos.engine.faults.guard import STANDING_TTL_S, TTL_MARGIN_S, Guards, NotArmed
 from chaos.engine.faults.life import Measured, NodeFault, NotApplied
 from chaos.engine.faults.processes import (
     NoSuchRank,
@@ -24,7 +23,6 @@ from chaos.engine.faults.processes import (
     send,
     thread_states,
 )
-from chaos.engine.hosts import HostLost, HostTrouble
 from chaos.engine.probes.locate import NotLocated
 
 if TYPE_CHECKING:
@@ -42,9 +40,6 @@ EFFECT_S = 10.0
 TERM_S = 60.0
 """An orderly shutdown drains requests first."""
 POLL_S = 0.02
-TTL_MARGIN_S = 15.0
-STANDING_TTL_S = 3600.0
-"""A stop without an end of its own outlives us by this much at most (the guard notices our death at once, too)."""
 
 
 class SignalFault(NodeFault):
@@ -53,7 +48,7 @@ class SignalFault(NodeFault):
     def __init__(self, step: Step, kit: FaultKit, *, cycle: int = 1) -> None:
         super().__init__(step, kit, cycle=cycle)
         self._hit: dict[str, tuple[Process, ...]] = {}  # by node
-        self._guards: list[Guard] = []  # one on each host
+        self._guards = Guards()
 
     @property
     def signal(self) -> Signal:
@@ -116,7 +111,7 @@ class SignalFault(NodeFault):
         ]
         if not awake:
             return Measured(ok=True)
-        detail = f"somebody else continued process {awake[0]} before we did"
+        detail = f"process {awake[0]} went on before we continued it"
         return Measured(ok=False, facts=_facts(seen, is_stopped, "stopped"), detail=detail)
 
     async def revert(self) -> Measured:
@@ -129,27 +124,21 @@ class SignalFault(NodeFault):
         """No thread is in state T; then the guards may go."""
         measured = await self._measured(_runs, "not stopped", EFFECT_S)
         if measured.ok:
-            for guard in self._guards:
-                with suppress(HostLost, HostTrouble):  # then it finds nothing that is stopped, and ends
-                    await guard.disarm()
+            await self._guards.dismiss()
         return measured
 
     # ------------------------------------------------------------------------------------ inside
 
     async def _arm(self, ttl_s: float) -> None:
         """A guard on each host, before anything is stopped on any. Raises NotApplied."""
-        for host, nodes in self._by_host():
-            stopped = [process.named for node in nodes for process in self._hit[node]]
-            try:
-                guard = await Guard.arm(
-                    host, run=self.kit.run_id, fault=self.step.id, ttl_s=ttl_s, undo=[{"cont": stopped}]
-                )
-            except NotArmed as unarmed:
-                for armed in self._guards:
-                    with suppress(HostLost, HostTrouble):
-                        await armed.disarm()
-                raise NotApplied(f"{unarmed}, so nothing was stopped") from None
-            self._guards.append(guard)
+        undo = [
+            (host, [{"cont": [process.named for node in nodes for process in self._hit[node]]}])
+            for host, nodes in self._by_host()
+        ]
+        try:
+            await self._guards.arm(undo, run=self.kit.run_id, fault=self.step.id, ttl_s=ttl_s)
+        except NotArmed as unarmed:
+            raise NotApplied(f"{unarmed}, so nothing was stopped") from None
 
     def _by_host(self) -> list[tuple[Host, list[str]]]:
         """The nodes that are hit, by the hosts that they are on."""

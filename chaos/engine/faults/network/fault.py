@@ -11,14 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from chaos.engine.faults.guard import Guard, NotArmed
+from chaos.engine.faults.guard import STANDING_TTL_S, TTL_MARGIN_S, Guard, NotArmed
 from chaos.engine.faults.life import Measured, NodeFault, NotApplied
 from chaos.engine.faults.network.cut import PartitionKind, PortBlockKind
 from chaos.engine.faults.network.degraded import DelayKind, LossKind, RateKind
 from chaos.engine.faults.network.ends import End, address_of, ends, is_here, peers_of, sharing
 from chaos.engine.faults.network.kinds import Counted, Kind
 from chaos.engine.faults.network.line import Line
-from chaos.engine.faults.signals import STANDING_TTL_S, TTL_MARGIN_S
 from chaos.engine.hosts import HostLost, HostTrouble
 from chaos.model.network import Delay, Loss, Partition, PortBlock, RateLimit
 
