@@ -91,6 +91,16 @@ def test_a_breach_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [1, 2, 3] == [int(breach.split(":")[1]) for breach in breaches(bad)]
 
 
+def test_the_engine_asks_hosts_about_processes_and_looks_at_none_itself() -> None:
+    """What it looked at itself would be looked at in another way over SSH, or not at all."""
+    assert [] == [
+        f"{path}:{line}"
+        for path in (ROOT / "engine").rglob("*.py")
+        for line, name in imports(path)
+        if name.partition(".")[0] == "psutil"
+    ]
+
+
 def test_no_engine_is_named_in_the_judge() -> None:
     names = ("sglang", "nixl", "mooncake", "vllm", "dynamo", "bootstrap", "sim@")
     found = [

@@ -534,10 +534,11 @@ async def test_where_no_guard_can_be_armed_nothing_is_restarted(tmp_path, kit, e
 async def test_a_ctrl_c_while_the_guard_is_armed_restarts_nothing(tmp_path, kit, events) -> None:
     class Slow(Here):
         async def call(self, op: str, /, **args: object) -> object:
+            answer = await super().call(op, **args)
             if op == "guard.arm":
                 asked.set()
                 await asyncio.sleep(0.2)
-            return await super().call(op, **args)
+            return answer
 
     asked = asyncio.Event()
     with swapped(tmp_path, kit) as (one, able):
