@@ -196,12 +196,28 @@ def scenarios() -> None:
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to put the files.")] = Path(),
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DIR | USER@HOST...]", help="Where to put the files; with --ssh the hosts."),
+    ] = None,
+    ssh: Annotated[
+        bool,
+        typer.Option("--ssh", help="For servers on hosts over SSH: the router's, a prefill's, and those of decode."),
+    ] = False,
+    folder: Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Where to put the files.")] = None,
+    identity: Annotated[str, typer.Option("--identity", metavar="FILE", help="The key to log in with.")] = "",
+    known_hosts: Annotated[str, typer.Option("--known-hosts", metavar="FILE", help="The keys of the hosts.")] = "",
 ) -> None:
-    """Write a commented target file and a scenario to start from; overwrites nothing."""
-    from chaos.cli.files import init_files  # noqa: PLC0415
+    """Write a commented target file and a scenario to start from, and tell what to do next; overwrites nothing."""
+    from chaos.cli.starting import OverSsh, init_files, parse_logins  # noqa: PLC0415
 
-    init_files(folder)
+    words = words or []
+    if ssh:
+        init_files(folder or Path(), OverSsh(parse_logins(words), identity, known_hosts))
+        return
+    if len(words) + (folder is not None) > 1 or any("@" in word for word in words) or identity or known_hosts:
+        raise typer.BadParameter("hosts and their keys are for --ssh; without it one folder is taken")
+    init_files(folder or Path(*words), None)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`check`, `schema`, `scenarios`, `init`: files, and nothing but files."""
+"""`check`, `schema`, `scenarios`: files, and nothing but files."""
 
 from __future__ import annotations
 
@@ -99,26 +99,3 @@ def list_scenarios() -> None:
     for name in library.names("scenarios"):
         table.add_row(name, library.load_scenario(name).value.about)
     Console().print(table)
-
-
-def init_files(folder: Path) -> None:
-    """Write a target file and a scenario to start from."""
-    files = {
-        "target.yaml": library.read(library.folder("templates") / "target.yaml"),
-        "abort-cascade.yaml": library.load_scenario("abort-cascade").text,
-    }
-    there = [name for name in files if (folder / name).exists()]
-    if there:
-        raise UsageError(
-            f"{folder / there[0]} exists already; nothing was written", hint="choose another folder: pdchaos init DIR"
-        )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (folder / name).write_bytes(text)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
-    for name in files:
-        print(f"wrote {folder / name}")  # noqa: T201
-    target, scenario = folder / "target.yaml", folder / "abort-cascade.yaml"
-    print(f"edit {target}, then: pdchaos check {target} && pdchaos run {scenario} --target {target}")  # noqa: T201

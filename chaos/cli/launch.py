@@ -121,8 +121,8 @@ def execute(
     try:
         with sigterm_is_ctrl_c(), closing(opened), ExitStack() as held:
             failure = _execute(order, scenario, opened, folder, stamp, interrupt, held)
-    except UserError:
-        folder.discard()
+    except (UserError, KeyboardInterrupt):
+        folder.discard()  # which leaves one with a journal alone
         raise
     if failure is not None:
         tell(failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,10 @@ def _show(swept: Swept, *, dry: bool) -> None:
         return
     table = Table("host", "run", "what", "now", box=None, pad_edge=False)
     for one in swept.found:
-        table.add_row(one.host, one.item.run, _what(one.item), _now(one.item, dry=dry))
+        if not one.item.lives:
+            table.add_row(one.host, one.item.run, _what(one.item), _now(one.item, dry=dry))
+    for (host, run), number in Counter((one.host, one.item.run) for one in swept.found if one.item.lives).items():
+        table.add_row(host, run, f"{number} of a run that lives", "left alone (--steal-lock REASON takes it)")
     console.print(table)
 
 
@@ -58,6 +62,4 @@ def _what(item: Item) -> str:
 def _now(item: Item, *, dry: bool) -> str:
     if item.gone:
         return "removed"
-    if item.lives:
-        return "left alone: its run lives (--steal-lock REASON takes it)"
     return "would be removed" if dry else f"STILL THERE: {item.why or 'nobody knows why'}"

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from chaos.model.target import ServerSpec, Ssh, Target
 
 PROSE = frozenset(
-    {"cause", "cleanup_detail", "detail", "error", "line", "measured", "missing", "not_examined", "note", "reason"}
-)
-"""Fields that people read; everything else holds identities and numbers of our own."""
+    {
+        "cause", "cleanup_detail", "detail", "error", "labels", "line", "measured", "missing", "not_examined", "note",
+        "reason",
+    }
+)  # fmt: skip
+"""Fields that people read, and labels, which are the target's; everything else holds identities of our own."""
 _EVERY_MACHINE = re.compile(r"localhost|127\.[\d.]+|::1|0\.0\.0\.0|::|\[::1?\]")
 
 

@@ -109,8 +109,8 @@ assert living.wait(10) is not None
 sweep()
 """
     left, unsaid, stolen, again = world(tmp_path, play)
-    assert (0, 2) == (left["code"], left["out"].count("left alone: its run lives")), left
-    assert "lock of run live0001 of ops@laptop, since " in left["out"]
+    assert (0, 1) == (left["code"], left["out"].count("left alone")), left
+    assert "live0001  2 of a run that lives" in left["out"], left
     assert 2 == unsaid["code"]
     assert (0, 2) == (stolen["code"], stolen["out"].count("removed")), stolen
     assert (0, "nothing of ours was found\n") == (again["code"], again["out"])

@@ -50,6 +50,18 @@ def test_prose_names_no_machine_and_everything_else_stays() -> None:
     assert ("gpu1", {"to prefill-0": "dropped at router-0"}) == (change(named).fault, change(named).measured)
 
 
+def test_labels_of_metrics_tell_workers_apart_without_naming_machines() -> None:
+    samples = tuple(
+        ev.Sample(name="router_worker_health", labels=f"worker=http://{host}", value=1.0)
+        for host in ("10.0.0.2:30001", "10.0.0.1:30000", "10.0.0.1:30002")
+    )
+    seen = discreet(target())(ev.Scrape(t_ns=1, node="router-0", ok=True, samples=samples))
+    labels = [sample.labels for sample in seen.samples]
+    assert "worker=http://prefill-0:30001" == labels[0]
+    assert 3 == len(set(labels))
+    assert "10.0.0" not in str(labels)
+
+
 def test_secrets_go_wherever_they_stand(secret: str) -> None:
     change = discreet(target(router={"url": "http://127.0.0.1:1"}, prefill=[{"url": "http://127.0.0.1:2"}]))
     ended = ev.RequestEnded(t_ns=1, req="secret-number-2", kind="load", path="routed", detail=f"who is {secret}?")

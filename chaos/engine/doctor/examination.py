@@ -60,5 +60,7 @@ async def examine(
             progress("sending one canary on each path")
             found = put_together(target, plan, looked, clock=clock, headers=headers)
             asking = paths.setup(plan, f"doctor-{secrets.token_hex(3)}", LOOK)
-            rows += await paths.look(found, asking, http=http)
+            seen = await paths.look(found, asking, http=http)
+            unread = {row.where for row in rows if (row.what, row.state) == ("log", State.PROBLEM)}
+            rows += [row for row in seen if not (row.what == "log grows" and row.where in unread)]
     return rows

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import msgspec
 
 from chaos.engine.cleaning import STANDING
 from chaos.engine.doctor.row import Row, State
+from chaos.engine.faults.network.ends import address_of, shares_address
+from chaos.engine.faults.network.permission import HINTS
 from chaos.engine.faults.processes import may_signal, processes_now
 from chaos.engine.hosts.host import HostLost, HostTrouble
 from chaos.engine.leftovers import Item
@@ -28,12 +29,6 @@ NETWORK = {"partition, loss, port-block": "partition", "rate": "rate", "delay": 
 """Faults of the network by what stands for them: the kernel has what the one needs, or it has not."""
 _DOSES: dict[str, dict[str, float]] = {"rate": {"bit_per_s": 1_000_000}, "delay": {"delay_ms": 1.0}}
 _KINDS = {"network": ("partition, loss, port-block", "rate", "network"), "netem": ("delay", "network")}
-_FIXES = {
-    "denied": ROOT,
-    "missing": "install it there: nftables for partition, loss and port-block, iproute2 for rate and delay",
-    "shared": "give the servers their own `address`, by which others reach them; on one machine there is no network",
-    "kernel": "it takes another kernel there (delay: the module sch_netem); the other faults need none of it",
-}
 
 
 def signals(server: Server, host: Host) -> Row:
@@ -51,10 +46,10 @@ def signals(server: Server, host: Host) -> Row:
 
 def network(server: Server, target: Target, hosts: Hosts) -> Iterator[Row]:
     """Which faults of the network could be made between a server and its peers. Blocks."""
-    peers = [one for one in target.servers if one.id != server.id and address(one) != address(server)]
+    peers = [one for one in target.servers if one.id != server.id and not shares_address(one, server)]
     if not peers:
         said = "every other server has the same address, so no network lies between them"
-        yield Row(server.id, "network", State.REFUSED, said, _FIXES["shared"])
+        yield Row(server.id, "network", State.REFUSED, said, HINTS["shared"])
         return
     host = hosts.at(server.id)
     for what, kind in NETWORK.items():
@@ -65,22 +60,17 @@ def network(server: Server, target: Target, hosts: Hosts) -> Iterator[Row]:
                 kind=kind,
                 run="doctor",
                 number=0,
-                near=[address(server)],
-                far=[address(peers[0])],
+                near=[address_of(server)],
+                far=[address_of(peers[0])],
                 over_ssh=host.remote,
                 **_DOSES.get(kind, {}),
             )
         except HostTrouble as trouble:
-            yield Row(server.id, what, State.REFUSED, trouble.text, _FIXES.get(trouble.kind, ""))
+            yield Row(server.id, what, State.REFUSED, trouble.text, HINTS.get(trouble.kind, ""))
         except HostLost as lost:
             yield Row(server.id, what, State.PROBLEM, str(lost))
         else:
             yield Row.ok(server.id, what, "the kernel takes it")
-
-
-def address(server: Server) -> str:
-    """By which peers reach a server."""
-    return server.spec.address or (urlsplit(server.spec.url).hostname or "")
 
 
 def unmet_privileges(wanted: Sequence[Privilege], target: Target, hosts: Hosts) -> list[str]:
