@@ -16,10 +16,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from testbed import control, keys, network
+from testbed import control, keys, look, network
 from testbed.errors import BedError
 from testbed.folder import REPOSITORY, Folder, HostFolder
 from testbed.look import Leftovers
+from testbed.mounts import OF_LAPTOP
 from testbed.needs import missing, program
 from testbed.plan import LAPTOP, TIME_LIMIT_S, Plan, lay_out
 from testbed.sshd import HOST_PATH
@@ -199,10 +200,11 @@ class Bed:
     # ------------------------------------------------------------------ commands on hosts
 
     def command(self, host: str, argv: Sequence[str]) -> list[str]:
-        """What runs `argv` on a host; on the laptop under the process id that it is started with."""
+        """What runs `argv` on a host; on the laptop in this folder, under the process id that it is started with."""
         pid = self.state["hosts"][self.plan.host(host).name]
         if host == LAPTOP:
-            return [program("nsenter"), f"--target={pid}", "--net", "--uts", "--", *argv]
+            go = ("sh", "-c", 'cd "$0" && exec "$@"', str(Path.cwd()))
+            return [program("nsenter"), f"--target={pid}", "--net", "--uts", "--mount", "--", *go, *argv]
         inside = ("--net", "--uts", "--pid", "--mount", "--ipc", "--wd=/")
         return [program("nsenter"), f"--target={pid}", *inside, "--", "env", f"PATH={HOST_PATH}", "HOME=/root", *argv]
 
@@ -299,12 +301,15 @@ class Bed:
     # ------------------------------------------------------------------ what was left behind
 
     def leftovers(self) -> dict[str, Leftovers]:
-        """What is on hosts, and on the laptop as processes, that is not the bed's own; empty when all is clean."""
+        """What is on the hosts and the laptop that is not the bed's own; empty when all is clean.
+
+        Of the laptop: processes in its network, and files in /run and /dev/shm.
+        """
         found = {host: Leftovers(**self._ask(host, "look")) for host in self.hosts}
-        found[LAPTOP] = Leftovers(processes=self._on_laptop())
+        found[LAPTOP] = self._on_laptop()
         return {host: left for host, left in found.items() if left}
 
-    def _on_laptop(self) -> list[str]:
+    def _on_laptop(self) -> Leftovers:
         holder = self.state["hosts"][LAPTOP]
         namespace = Path(f"/proc/{holder}/ns/net").stat().st_ino
         found = []
@@ -313,7 +318,9 @@ class Bed:
                 if (process / "ns" / "net").stat().st_ino == namespace and int(process.name) != holder:
                     words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     found.append(f"{process.name} {words}".strip())
-        return found
+        root = Path(f"/proc/{holder}/root")
+        there = look.files([root / folder.relative_to("/") for folder in OF_LAPTOP])
+        return Leftovers(processes=found, files=sorted(each.removeprefix(str(root)) for each in there))
 
     def _ask(self, host: str, what: str, **more: object) -> dict[str, Any]:
         self.plan.host(host)

@@ -39,6 +39,7 @@ def main() -> int:
         socket.sethostname(name)
         network.configure(host.address)
         if host.role == LAPTOP:
+            mounts.make_laptop()
             tell(ready=True)
             threading.Event().wait()
         mounts.make_private(folder.host(name), disk_mb=plan.disk_mb, shared=folder.shared, keep=plan.keep)

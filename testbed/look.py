@@ -14,7 +14,7 @@ from testbed.needs import program
 from testbed.network import DEVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 _TIMEOUT_S = 30.0
@@ -46,7 +46,7 @@ class Baseline:
 
     def __init__(self) -> None:
         self._network = _network()
-        self._files = set(_files())
+        self._files = set(files())
 
     def leftovers(self, *, own: set[int]) -> Leftovers:
         """What is there now and is neither of then nor a process of the bed's own."""
@@ -57,7 +57,7 @@ class Baseline:
         return Leftovers(
             processes=[str(each) for each in running if each.pid not in own],
             stopped=[str(each) for each in running if each.state in "Tt"],
-            files=sorted(set(_files()) - self._files),
+            files=sorted(set(files()) - self._files),
             **new,
         )
 
@@ -84,10 +84,11 @@ def _text(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _files() -> Iterator[str]:
-    for private in PRIVATE:
-        if private.is_dir():
-            yield from _below(private, private.stat().st_dev)
+def files(folders: Iterable[Path] = PRIVATE) -> Iterator[str]:
+    """All that is on these disks, and not on others that are mounted below them."""
+    for folder in folders:
+        if folder.is_dir():
+            yield from _below(folder, folder.stat().st_dev)
 
 
 def _below(folder: Path, device: int) -> Iterator[str]:

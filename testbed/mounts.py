@@ -1,5 +1,7 @@
 """A host's own file systems: where a machine writes it has a small disk of its own, everything else cannot be written.
 
+A laptop has this machine's files, but for what pdchaos keeps about the machine it runs on: beds are not to meet there.
+
 The interpreter and this repository may themselves lie below a folder that is hidden so (a checkout in /tmp, a Python
 in /root); they are put back at the same path.
 """
@@ -15,9 +17,11 @@ from typing import TYPE_CHECKING
 from testbed.folder import HERE, LOGS, REPOSITORY, SHARED, HostFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 PRIVATE = tuple(map(Path, ("/tmp", "/var/tmp", "/run", "/dev/shm", "/root", "/home", "/var/log")))  # noqa: S108, a host's
+OF_LAPTOP = tuple(map(Path, ("/run", "/dev/shm")))  # noqa: S108, as above
+_LAPTOP_MB = 512
 _MODES = {"/root": "0700", "/tmp": "1777", "/var/tmp": "1777", "/dev/shm": "1777"}  # noqa: S108, as above
 _RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 SUDOER, GUEST = "ops", "guest"
@@ -36,18 +40,13 @@ def _mount(source: str, target: Path, kind: str = "", flags: int = 0, data: str 
 
 def make_private(folder: HostFolder, *, disk_mb: int, shared: Path, keep: Iterable[str] = ()) -> None:
     """Give this mount namespace the host's own file systems; `keep`: what else of the machine is needed."""
-    _mount("none", Path("/"), flags=_REC | _PRIVATE)
-    held = [(path, os.open(path, os.O_PATH)) for path in _needed(keep) if _is_hidden(path)]
     own, share = os.open(folder.path, os.O_PATH), os.open(shared, os.O_PATH)
-    for path in PRIVATE:
-        _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, f"size={disk_mb}m,mode={_MODES.get(str(path), '0755')}")
-    for path, fd in held:
-        _bind(fd, path)
+    _hide(PRIVATE, disk_mb, keep)
     _bind(own, HERE)
     _bind(share, SHARED)
     logs = os.open(HERE / "log", os.O_PATH)
     _bind(logs, LOGS)
-    for fd in (own, share, logs, *(fd for _, fd in held)):
+    for fd in (own, share, logs):
         os.close(fd)
     for user, number in USERS.items():
         home = Path("/home", user)
@@ -62,6 +61,23 @@ def make_private(folder: HostFolder, *, disk_mb: int, shared: Path, keep: Iterab
     _mount("sysfs", Path("/sys"), "sysfs", _NOSUID | _NODEV)
 
 
+def make_laptop() -> None:
+    """Give the laptop's mount namespace what a machine keeps until it is switched off; all else is this machine's."""
+    _hide(OF_LAPTOP, _LAPTOP_MB)
+
+
+def _hide(folders: Sequence[Path], disk_mb: int, keep: Iterable[str] = ()) -> None:
+    """Mount an empty disk over each folder, and put back what is needed and was below one of them."""
+    _mount("none", Path("/"), flags=_REC | _PRIVATE)
+    below = [path for path in _needed(keep) if any(folder in path.parents for folder in folders)]
+    held = [(path, os.open(path, os.O_PATH)) for path in below]
+    for folder in folders:
+        _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, f"size={disk_mb}m,mode={_MODES.get(str(folder), '0755')}")
+    for path, fd in held:
+        _bind(fd, path)
+        os.close(fd)
+
+
 def _bind(fd: int, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     _mount(f"/proc/self/fd/{fd}", target, flags=_BIND | _REC)
@@ -71,10 +87,6 @@ def _needed(more: Iterable[str]) -> list[Path]:
     """The repository, the environment and the interpreter behind it, outermost first and none within another."""
     found = {REPOSITORY, *(Path(path).resolve() for path in (sys.prefix, sys.base_prefix, *more))}
     return [path for path in sorted(found) if not any(other in path.parents for other in found)]
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(private in path.parents for private in PRIVATE)
 
 
 def write_etc(folder: HostFolder, name: str, hosts: dict[str, str]) -> None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from testbed.plan import HostPlan
 
 _END_TIMEOUT_S = 20.0
-_LAPTOP_HAS = ("--net", "--uts")
-_HOST_HAS = (*_LAPTOP_HAS, "--pid", "--mount", "--ipc", "--fork", "--kill-child")
+_LAPTOP_HAS = ("--net", "--uts", "--mount")
+_HOST_HAS = (*_LAPTOP_HAS, "--pid", "--ipc", "--fork", "--kill-child")
 
 
 class Host:

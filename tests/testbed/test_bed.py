@@ -216,6 +216,20 @@ def test_what_runs_on_the_laptop_is_named_too(bed):
         )
         forgotten.kill()
     assert {} == bed.leftovers()
+    bed.run_on(LAPTOP, ["sh", "-c", "mkdir /run/mine; touch /run/mine/too /dev/shm/mine"])
+    assert ["/dev/shm/mine", "/run/mine", "/run/mine/too"] == bed.leftovers()[LAPTOP].files
+    assert not Path("/run/mine").exists()
+    bed.run_on(LAPTOP, ["rm", "-r", "/run/mine", "/dev/shm/mine"])
+    assert {} == bed.leftovers()
+
+
+def test_a_command_on_the_laptop_runs_where_it_was_started_and_sees_our_files(bed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "note").write_text("ours")
+    assert f"{tmp_path}\nours" == bed.run_on(LAPTOP, ["sh", "-c", "pwd; cat note"]).stdout
+    with bed.popen_laptop(["sleep", "300"]) as started:
+        assert eventually(lambda: Path(f"/proc/{started.pid}/comm").read_text(), "sleep\n") == "sleep\n"
+        started.kill()
 
 
 def test_a_hung_host_takes_connections_and_never_answers(bed):
