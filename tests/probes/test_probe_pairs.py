@@ -202,6 +202,30 @@ async def test_a_decode_that_fails_while_prefill_waits_hangs_up_on_nobody() -> N
     assert (False, "status", 500, "server", 0) == (end.ok, end.error, end.status, end.ended_by, both.prefill.hung_up)
 
 
+class Cut(ModelServer):
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        await self.gate.wait()
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+
+@pytest.mark.parametrize("cut", ["prefill", "decode"])
+async def test_when_our_own_way_to_one_side_breaks_the_canary_is_over_and_the_other_side_is_not_hung_up_on(
+    cut: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.engine.probes.exchange.describe", lambda _error: ("way", "gone"))
+    both = Both(**{cut: Cut()})
+    other = both.decode if cut == "prefill" else both.prefill
+    getattr(both, cut).gate.set()
+    async with both.up():
+        await both.canary.last(20.0)
+        (end,) = both.emit.of(RequestEnded)
+        assert ("way", "harness", 0, 0) == (end.error, end.ended_by, both.canary.open_count, other.hung_up)
+    await until(lambda: other.hung_up == 1)  # at the end only
+    assert [end] == both.emit.of(RequestEnded)
+
+
 @pytest.mark.parametrize(
     ("prefill", "error", "status"),
     [

@@ -26,6 +26,7 @@ from chaos.agent import codeword
 from chaos.engine.owners import Owners
 from chaos.engine.probes.answers import Answer
 from chaos.engine.probes.exchange import SAME_PROMPT, Meeting, exchange, exchange_pair, fresh_prompt, request_body
+from chaos.engine.probes.http import OUR_WAY
 from chaos.engine.probes.pace import Pace
 from chaos.model.events import EndedBy, RequestEnded, RequestOverdue, RequestStarted
 
@@ -141,6 +142,7 @@ class CanaryProbe:
         self._asked: Counter[str] = Counter()  # canaries begun by path
         self._numbers = itertools.count(1)
         self._open: dict[_Canary, asyncio.Task[None]] = {}
+        self._half_open: set[asyncio.Task[None]] = set()  # pairs of which our own way to one side broke
         self._last_start_ns: dict[str, int] = {}
         self._epoch = 0
         self._paused = False
@@ -207,7 +209,7 @@ class CanaryProbe:
     async def close(self) -> None:
         """Hang up what is still open, each journaled as ended by the harness, and let `run` return."""
         self._stopping = True
-        tasks = list(self._open.values())
+        tasks = [*self._open.values(), *self._half_open]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -380,8 +382,10 @@ class CanaryProbe:
             return
         canary.ended = True
         canary.settled.set()
-        self._open.pop(canary, None)
-        answer = canary.answer
+        task, answer = self._open.pop(canary, None), canary.answer
+        if task is not None and answer.error == OUR_WAY and not task.done():
+            self._half_open.add(task)
+            task.add_done_callback(self._half_open.discard)
         content, whose = self._check(canary)
         self._emit(
             RequestEnded(
@@ -425,6 +429,6 @@ def _digest(text: str) -> str:
 
 
 def _ended_by(error: str) -> EndedBy:
-    if error in ("cancelled", "way"):
+    if error in ("cancelled", OUR_WAY):
         return "harness"
     return "error" if error in _FAILED_ON_THE_WAY else "server"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from chaos.engine.probes.answers import Answer
-from chaos.engine.probes.http import TRANSPORT_ERRORS, describe
+from chaos.engine.probes.http import OUR_WAY, TRANSPORT_ERRORS, describe
 from chaos.engine.probes.sse import SseDecoder, SseError
 
 if TYPE_CHECKING:
@@ -137,7 +137,8 @@ async def exchange_pair(
 ) -> None:
     """Send `body` to prefill and decode at once; decode's answer is the answer, and as for a router prefill must end.
 
-    When one side fails the other is still read to its end, however long that takes: hanging up on it is a fault.
+    When one side fails the other is still read to its end, however long that takes: hanging up on it is a fault. Only
+    when our own way to one side broke that is the answer at once, because the other may wait for it for good.
     """
     of_prefill = Answer()
     left = len(urls)
@@ -149,11 +150,15 @@ async def exchange_pair(
             _join(answer, of_prefill)
             answered()
 
+    async def ask(url: str, of: Answer, *, whole: bool) -> None:
+        await exchange(http, url, body, headers=headers, answer=of, clock=clock, answered=half, whole=whole)
+        if of.error == OUR_WAY:
+            _join(answer, of_prefill)
+            answered()
+
     async with asyncio.TaskGroup() as group:
-        for url, of, whole in ((urls[0], of_prefill, False), (urls[1], answer, True)):
-            group.create_task(
-                exchange(http, url, body, headers=headers, answer=of, clock=clock, answered=half, whole=whole)
-            )
+        group.create_task(ask(urls[0], of_prefill, whole=False))
+        group.create_task(ask(urls[1], answer, whole=True))
     _join(answer, of_prefill)
 
 

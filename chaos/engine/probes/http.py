@@ -55,6 +55,10 @@ else:
     _OURS = ()
 
 
+OUR_WAY = "way"
+"""The error of what failed because our own way there broke."""
+
+
 def transport_name() -> str:
     """Which transport `make_http` uses here, for people."""
     return "httpx-aiohttp" if _AIOHTTP else "httpx"
@@ -122,7 +126,7 @@ def describe(error: BaseException) -> tuple[str, str]:
     numbers = {cause.errno for cause in chain if isinstance(cause, OSError)}
     text = next((str(cause) for cause in chain if str(cause)), type(error).__name__)
     if any(isinstance(cause, _OURS) for cause in chain):
-        return "way", text
+        return OUR_WAY, text
     if errno.ECONNREFUSED in numbers:
         return "refused", text
     if errno.ECONNRESET in numbers or errno.EPIPE in numbers:
