@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .report import Report
 
 AFTER_FAILURE_S = 0.5  # a server that refuses everything is not to be hammered
+AFTER_LOST_WAY_S = 3.0  # nothing can be sent before it is back, which is told of once, not by every session
 
 
 class Clock(Protocol):
@@ -112,7 +113,7 @@ class Session:
                     return
                 if ended.error or content == "corrupted":  # what is somebody else's does not go into the context
                     talk.failed()
-                    rest_s = max(AFTER_FAILURE_S, load.config.think_s)
+                    rest_s = max(AFTER_LOST_WAY_S if ended.error == "way" else AFTER_FAILURE_S, load.config.think_s)
                 else:
                     talk.answered(ended.text)
                     rest_s = load.config.think_s

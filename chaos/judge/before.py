@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.judge.canaries import Fate, Seen, look
+from chaos.judge.canaries import Away, Fate, Seen, look
 from chaos.judge.units import ns
 from chaos.judge.windows import load_start
 
@@ -35,8 +35,9 @@ class LostBefore:
 def lost_before(facts: Facts, path: ev.Path) -> LostBefore:
     """Judged with the whole record: whether a canary ever ended may show only long after load began.
 
-    One that was sent right before the load and that the load or the faults may have swallowed is not counted. Failures
-    before the first pass are those of a target that was still starting.
+    What our own way there explains is no loss of the target's. One that was sent right before the load and that the
+    load or the faults may have swallowed is not counted. Failures before the first pass are those of a target that was
+    still starting.
     """
     loaded_ns = load_start(facts)
     begun = [c for c in facts.by_path.get(path.id, ()) if loaded_ns is not None and c.begun_ns < loaded_ns]
@@ -47,7 +48,8 @@ def lost_before(facts: Facts, path: ev.Path) -> LostBefore:
     passes = [s for s in seen if s.fate is Fate.PASS and s.until_ns <= loaded_ns]
     if not passes:
         return LostBefore((), 0)
-    since = [s for s in seen if s.begun_ns >= passes[0].begun_ns]
+    away = Away(facts)
+    since = [s for s in seen if s.begun_ns >= passes[0].begun_ns and not away.explains(s)]
     patience_ns = STUCK_TIMES * max(s.until_ns - s.begun_ns for s in passes)
     return LostBefore(_stuck(since, loaded_ns, patience_ns), len(since))
 

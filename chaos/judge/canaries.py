@@ -91,6 +91,33 @@ def look(canary: Canary, horizon_ns: int, deadline_ns: int) -> Seen:
     return Seen(canary, fate, until)
 
 
+class Away:
+    """When our own way to servers was cut, or let nothing through, and what came of that alone."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._gaps = [lost for lost in facts.lost if lost.probe in WAYS]
+        self._deadline_ns = int(facts.plan.canary_deadline_s * SECOND)
+        self._asked = {
+            path.id: [node for node in facts.nodes_of(path) if path.kind != "routed" or facts.role(node) == "router"]
+            for path in facts.paths()
+        }
+
+    def explains(self, seen: Seen) -> bool:
+        """Whether the way to a server that a canary was sent to was gone for so long that it came of this."""
+        if not self._gaps or seen.fate not in (Fate.LATE, Fate.UNFINISHED):
+            return False  # what broke with the way in time was ended by us, and says nothing
+        away = [
+            sum(
+                max(min(gap.to_ns, seen.until_ns) - max(gap.from_ns, seen.begun_ns), 0)
+                for gap in self._gaps
+                if gap.node == node
+            )
+            for node in self._asked.get(seen.canary.path, ())
+        ]
+        longest = max(away, default=0)
+        return longest > 0 and seen.until_ns - seen.begun_ns - longest <= self._deadline_ns
+
+
 class Doubt:
     """Whether our own lag, a reference canary that failed too or a hole in the record may explain a failure."""
 
@@ -106,11 +133,7 @@ class Doubt:
         self._references = sorted(reads)
         self._waits = [(h.t_ns, h.cpu_wait) for h in facts.health.get("harness", ()) if h.cpu_wait]
         self._nodes = {path.id: facts.nodes_of(path) for path in facts.paths()}
-        self._away = [lost for lost in facts.lost if lost.probe in WAYS]
-        self._asked = {
-            path.id: [node for node in self._nodes[path.id] if path.kind != "routed" or facts.role(node) == "router"]
-            for path in facts.paths()
-        }
+        self._away = Away(facts)
         self._facts = facts if facts.lost_after(0) else None
 
     def about(self, seen: Seen) -> bool:
@@ -120,7 +143,7 @@ class Doubt:
             or self._reference_explains(seen)
             or self._gap_explains(seen)
             or self._starvation_explains(seen)
-            or self._way_explains(seen)
+            or self._away.explains(seen)
         )
 
     def _gap_explains(self, seen: Seen) -> bool:
@@ -152,21 +175,6 @@ class Doubt:
         if seen.fate is Fate.FAILED and seen.canary.error == "status":
             return self._waited(seen, seen.until_ns - STARVED_BEFORE_NS) >= MOSTLY
         return False
-
-    def _way_explains(self, seen: Seen) -> bool:
-        """Whether our own way to a server that it was sent to was gone for so long that this came of it."""
-        if seen.fate not in (Fate.LATE, Fate.UNFINISHED):
-            return False  # what broke with the way was ended by us, and says nothing
-        away = [
-            sum(
-                max(min(lost.to_ns, seen.until_ns) - max(lost.from_ns, seen.begun_ns), 0)
-                for lost in self._away
-                if lost.node == node
-            )
-            for node in self._asked.get(seen.canary.path, ())
-        ]
-        longest = max(away, default=0)
-        return longest > 0 and seen.until_ns - seen.begun_ns - longest <= self._deadline_ns
 
     def _waited(self, seen: Seen, from_ns: int) -> float:
         """The share of its time that the most hindered node of a path waited, on average, up to this canary's end."""

@@ -472,7 +472,7 @@ class Play:
                 digest=reply.digest,
                 prompt_tokens=reply.prompt_tokens,
                 mute=reply.mute,
-                ended_by="error" if reply.error else "server",
+                ended_by="harness" if reply.error == "way" else "error" if reply.error else "server",
             )
             self.tell(ended, end)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from build import GOOD, HANG, REFUSED, Play, play, waved
+from build import GOOD, HANG, REFUSED, Play, Reply, play, waved
 
 from chaos.judge import judge
 from chaos.model import events as ev
@@ -27,6 +27,18 @@ def test_the_same_losses_with_a_sound_baseline_are_a_partial_wedge():
     told = waved()
     told.turns = ONE_OF_SEVEN
     assert Outcome.WEDGED == judge(told.go(45).finish()).outcome
+
+
+@pytest.mark.parametrize(("probe", "outcome"), [("way", Outcome.WEDGED), ("metrics", Outcome.INCONCLUSIVE)])
+def test_what_our_own_way_lost_before_the_fault_excuses_nothing_after_it(probe, outcome):
+    told = Play().baseline(5.0)
+    told.reply = Reply(after=8.0, error="way")
+    told.go(3.0)
+    told.tell(ev.EvidenceLost(t_ns=0, probe=probe, node="router-0", from_ns=told.ns(5), to_ns=told.ns(16)))
+    told.reply = GOOD
+    told.go(14.0).load().wave()
+    told.turns = ONE_OF_SEVEN
+    assert outcome == judge(told.go(45).finish()).outcome
 
 
 def test_total_darkness_after_the_fault_is_a_wedge_whatever_the_baseline_lost():

@@ -166,7 +166,7 @@ class Relay:
                     way.cut()
                 continue
             with self._lock:
-                if now_ns - self._heard_ns > STALL_S * 1e9:
+                if now_ns - self._heard_ns > SILENT_S * 1e9:
                     self._gap(now_ns, broke=True)  # as long as it is away
             if way is not None:
                 self._way = None
