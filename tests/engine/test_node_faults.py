@@ -28,7 +28,7 @@ from chaos.model import events as ev
 from chaos.model.actions import ACTIONS
 from chaos.model.scenario import Step
 from chaos.model.target import Server, ServerSpec
-from chaos.outpost import guards
+from chaos.outpost import guards, state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +64,12 @@ def kit(events) -> FaultKit:
 
 
 @pytest.fixture(autouse=True)
-def no_guard_is_left() -> Iterator[None]:
-    """Where a host is said to be lost, its guard is not told that it is needed no longer."""
+def no_guard_is_left(tmp_path, monkeypatch) -> Iterator[None]:
+    """Where a host is said to be lost, its guard is not told that it is needed no longer.
+
+    Records of what cannot be taken back are the test's own: in their usual place they would stop every later run here.
+    """
+    monkeypatch.setattr(state, "PRIVATE", (f"{tmp_path}/records",))
     yield
     for name in tuple(guards._armed):
         guards.release(name)
