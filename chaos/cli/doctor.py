@@ -34,7 +34,7 @@ def doctor(reference: str, *, production: bool, as_json: bool) -> int:
     target = open_target(reference, ()).standing
     if target is None:
         raise UsageError("a lab of a run's own is made fit by pdchaos itself", hint="--target takes a target file")
-    look_up_target(target)
+    look_up_target(target, note)
     with interruptible(), sigterm_is_ctrl_c():
         rows = _examined(target, reference, ask=production or target.environment != "production")
     with listened_to():

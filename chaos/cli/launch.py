@@ -140,7 +140,7 @@ def _execute(
     target = opened.standing or opened.start(folder.logs, note)
     demand_consent(target, production=order.production, confirmed=order.confirm)
     demand(scenario, target, opened.restarter)
-    look_up_all(target, scenario)
+    look_up_all(target, scenario, note)
     hosts = held.enter_context(closing(Hosts.open(target, note, run=stamp.run_id)))
     lock: TargetLock | None = None
     gave_way: tuple[str, ...] = ()

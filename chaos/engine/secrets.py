@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from chaos.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from chaos.model.headers import HeaderValue
     from chaos.model.scenario import Scenario
@@ -50,16 +50,19 @@ def look_up(reference: str | None, what: str = "api_key") -> str | None:
     return value
 
 
-def look_up_all(target: Target, scenario: Scenario) -> None:
+def look_up_all(target: Target, scenario: Scenario, progress: Callable[[str], None]) -> None:
     """Look up every secret that a run will need, so that one which is missing is known before anything is touched."""
-    look_up_target(target)
+    look_up_target(target, progress)
     for group in scenario.load:
         look_up(group.api_key, f"load {group.name}: api_key")
         header_values(group.headers, f"load {group.name}: ")
 
 
-def look_up_target(target: Target) -> None:
+def look_up_target(target: Target, progress: Callable[[str], None]) -> None:
     """Look up every secret that asking a target needs."""
+    references = [target.api_key, *(value.secret for value in target.headers.values())]
+    if any(reference and reference.startswith("cmd:") for reference in references):
+        progress("waiting for a command that gives a secret")
     look_up(target.api_key)
     header_values(target.headers)
 

@@ -57,6 +57,8 @@ class Story:
                 self._imported = event.origin == "imported"
                 name = words.run_name(event.plan.scenario, event.target)
                 yield "run", f"{name}, run {event.run_id}, seed {event.seed}, {event.utc}", "plain"
+                for gave_way in event.gave_way:
+                    yield "lock", gave_way, "plain"
             case ev.DeploymentSeen():
                 yield "target", deployment(event), "plain"
             case ev.PhaseEntered():

@@ -38,7 +38,7 @@ def run(folder: Path, *words: str, typed: str | None = None) -> subprocess.Compl
             stdin=subprocess.DEVNULL if typed is None else theirs,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=200,
         )
     finally:
         os.close(ours)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def pdchaos(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
     command = [sys.executable, "-m", "chaos", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=200)
 
 
 def written(tmp_path: Path, *words: str) -> dict:

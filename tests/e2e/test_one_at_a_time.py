@@ -51,7 +51,7 @@ def test_of_two_runs_that_begin_together_one_wins_and_a_thief_needs_a_reason(kep
         (gave_way,) = thief.events[0]["gave_way"]
         assert gave_way.startswith("the lock was stolen from run ")
         assert gave_way.endswith(": it only idles")
-        assert gave_way in thief.output
+        assert thief.output.count(gave_way) > 1, "said at once, and part of the story"
 
         robbed = both[winner].finish(running[winner])
         assert 130 == robbed.code, robbed.output

@@ -91,7 +91,7 @@ def test_a_missing_secret_of_a_load_is_known_before_anything_is_touched() -> Non
         {"version": 1, "name": "s", "load": [{"name": "agents", "headers": {"x-key": {"secret": "env:NOT_SET"}}}]}
     )
     with pytest.raises(UsageError, match=r"load agents: headers.x-key: the environment variable NOT_SET is not set"):
-        look_up_all(target(), scenario)
+        look_up_all(target(), scenario, print)
 
 
 def test_a_ctrl_c_while_a_command_asks_ends_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

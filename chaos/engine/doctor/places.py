@@ -13,6 +13,7 @@ from chaos.engine.hosts.host import HostLost, HostTrouble
 from chaos.engine.hosts.lock import Lock, lock_keys
 from chaos.engine.hosts.remote import Remote
 from chaos.engine.leftovers import Item
+from chaos.engine.probes.http import transport_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,8 @@ def look(host: Host, target: Target, hosts: Hosts, *, again: str) -> Iterator[Ro
         yield _lock(host, target, hosts)
         yield from _left(host, again)
         yield from _lacks(host, loads=host is hosts.load)
+        if host is hosts.load and host.remote:
+            yield _lacking_here()
     except (HostTrouble, HostLost) as error:
         yield Row(host.label, "host", State.PROBLEM, str(error))
 
@@ -93,3 +96,11 @@ def _lacks(host: Host, *, loads: bool) -> Iterator[Row]:
         yield Row(host.label, "py-spy", State.NOTE, "not there: no names and stacks of threads", fix)
     else:
         yield Row.ok(host.label, "py-spy", "there")
+
+
+def _lacking_here() -> Row:
+    """Beside a load elsewhere: what our own requests are made with."""
+    if transport_name() == "httpx":
+        said = "httpx-aiohttp is not there: probes cost more CPU"
+        return Row("this machine", "fast libraries", State.NOTE, said, "pip install httpx-aiohttp")
+    return Row.ok("this machine", "fast libraries", f"requests are made with {transport_name()}")
