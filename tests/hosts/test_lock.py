@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from sshd import Sshd, connected, needs_sshd, soon
 
 from chaos.engine.hosts import Here, Hosts, HostTrouble, lock
 from chaos.engine.hosts.lock import TargetLock, lock_keys
@@ -84,3 +85,25 @@ def test_everybody_goes_through_the_hosts_in_the_same_order() -> None:
     ours = Hosts({"router-0": here, "prefill-0": there, "decode-0": here}, here)
     theirs = Hosts({"decode-0": here, "prefill-0": there, "router-0": here}, there)
     assert [keys for _, keys in lock_keys(TARGET, ours)] == [keys for _, keys in lock_keys(TARGET, theirs)]
+
+
+@needs_sshd
+async def test_the_lock_of_a_run_whose_connection_is_gone_blocks_nobody(sshd: Sshd) -> None:
+    """Without a folder of its own: a remote process knows nothing of this one's. The keys are of nobody else."""
+    urls = [{"url": f"http://lock-test-{sshd.port}:{n}"} for n in range(3)]
+    servers = {"router": urls[0], "prefill": urls[1:2], "decode": urls[2:]}
+    unique = Target.model_validate({"version": 1, "name": "shared", **servers})
+    here = Hosts.here(unique)
+    ((_, keys),) = lock_keys(unique, here)
+    with connected(sshd.ssh()) as remote:
+        theirs = Hosts(dict.fromkeys(("router-0", "prefill-0", "decode-0"), remote), Here())
+        TargetLock(unique, theirs, "aaaa").take()
+        with pytest.raises(Refused, match="is in use by run aaaa of "):
+            TargetLock(unique, here, "bbbb").take()
+        assert 3 == len(Here().call_now("lock.seen", keys=keys))
+        sshd.kill()
+        assert await soon(lambda: not any(lock["live"] for lock in Here().call_now("lock.seen", keys=keys)))
+    mine = TargetLock(unique, here, "bbbb")
+    mine.take()
+    mine.release()
+    assert [] == Here().call_now("lock.seen", keys=keys)
