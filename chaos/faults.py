@@ -379,6 +379,7 @@ def _fleet(
         named=[group.name for group in groups] if library.load_pack(target.router_engine).value.rid else (),
         load=hosts.load,
         broke=hosts.relays.clients_broke,
+        away=hosts.relays.clients_away,
     )
 
 

@@ -418,6 +418,7 @@ class Run:
             owners=setup.owners if setup.plan.content != "unchecked" else None,
             load=setup.hosts.load,
             broke=relays.clients_broke,
+            away=relays.clients_away,
         )
 
     def _asking(self, found: Discovery) -> Asking:

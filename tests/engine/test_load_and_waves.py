@@ -72,6 +72,7 @@ async def loaded(
     broke=None,
     host=None,
     relays=None,
+    away=bool,
 ):
     events: list[ev.AnyEvent] = []
     async with AsyncExitStack() as stack:
@@ -96,6 +97,7 @@ async def loaded(
             named=named,
             load=there if way == "remote" else None,
             broke=broke,
+            away=away,
         )
         async with make_http() as http:
             kit = FaultKit(
@@ -373,6 +375,20 @@ async def test_saturation_adds_sessions_until_enough_wait_but_not_more_than_allo
         await until(lambda: server.waiting >= 15, "enough wait")
         await asyncio.sleep(1.2)
         assert 15 <= server.waiting < 40
+
+
+async def test_no_session_is_added_while_none_can_ask(tmp_path, pyz) -> None:
+    group = Group(name="agents", sessions=2, max_tokens=5, saturate=Saturate(waiting=15, max_sessions=40))
+    away = [True]
+    async with (
+        HeldServer().running() as server,
+        loaded(tmp_path, pyz, server, group, away=lambda: bool(away)),
+    ):
+        await until(lambda: server.waiting == 2, "those of the beginning wait")
+        await asyncio.sleep(2 * SATURATE_EVERY_S)
+        assert 2 == server.waiting
+        away.clear()
+        await until(lambda: server.waiting >= 15, "now there are more")
 
 
 async def test_the_next_cycle_has_fresh_sessions_and_keeps_the_bystanders(tmp_path, pyz) -> None:

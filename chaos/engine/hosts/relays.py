@@ -100,6 +100,10 @@ class Relays:
         """Whether that way broke between two moments."""
         return self.clients is not None and self.clients.relay.broke(from_ns, to_ns)
 
+    def clients_away(self) -> bool:
+        """Whether that way is known to be gone at the moment."""
+        return self.clients is not None and not self.clients.relay.up
+
     def gaps(self) -> list[tuple[str, Gap]]:
         """When nothing came through to which server, since this was last asked."""
         return [(server, gap) for relay, servers in self._relays.items() for gap in relay.gaps() for server in servers]

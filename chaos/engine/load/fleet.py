@@ -50,8 +50,12 @@ class Fleet:
         named: Collection[str] = (),
         load: Host | None = None,
         broke: Callable[[int, int], bool] | None = None,
+        away: Callable[[], bool] = bool,
     ) -> None:
-        """Agents run on this machine, or on the host of the load; `broke` as `Agent` takes it."""
+        """Agents run on this machine, or on the host of the load; `broke` as `Agent` takes it.
+
+        `away` tells whether their way to the router is gone at the moment: then no session waits because none can ask.
+        """
         self._groups = {group.name: group for group in groups}
         self._owners = owners
         self._named = frozenset(named)  # groups whose requests carry their id in the body
@@ -65,6 +69,7 @@ class Fleet:
         self._tasks = tasks
         self._load = load
         self._broke = broke
+        self._away = away
         self._agents: dict[str, Agent] = {}
         self._next_session: dict[str, int] = {}
         self._begun_ns: dict[str, int] = {}
@@ -231,7 +236,7 @@ class Fleet:
         while agent.alive and not self._closing and sessions < saturate.max_sessions:
             counted = agent.census()
             short = counted is not None and counted["waiting"] + counted["connecting"] < saturate.waiting
-            if short and agent.group not in self._sated:
+            if short and agent.group not in self._sated and not self._away():
                 step = min(SATURATE_STEP, saturate.max_sessions - sessions)
                 await agent.add_sessions(step)
                 sessions += step
