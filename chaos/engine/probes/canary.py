@@ -142,7 +142,6 @@ class CanaryProbe:
         self._asked: Counter[str] = Counter()  # canaries begun by path
         self._numbers = itertools.count(1)
         self._open: dict[_Canary, asyncio.Task[None]] = {}
-        self._half_open: set[asyncio.Task[None]] = set()  # pairs of which our own way to one side broke
         self._last_start_ns: dict[str, int] = {}
         self._epoch = 0
         self._paused = False
@@ -209,7 +208,7 @@ class CanaryProbe:
     async def close(self) -> None:
         """Hang up what is still open, each journaled as ended by the harness, and let `run` return."""
         self._stopping = True
-        tasks = [*self._open.values(), *self._half_open]
+        tasks = list(self._open.values())
         for task in tasks:
             task.cancel()
         if tasks:
@@ -382,10 +381,8 @@ class CanaryProbe:
             return
         canary.ended = True
         canary.settled.set()
-        task, answer = self._open.pop(canary, None), canary.answer
-        if task is not None and answer.error == OUR_WAY and not task.done():
-            self._half_open.add(task)
-            task.add_done_callback(self._half_open.discard)
+        self._open.pop(canary, None)
+        answer = canary.answer
         content, whose = self._check(canary)
         self._emit(
             RequestEnded(

@@ -138,7 +138,8 @@ async def exchange_pair(
     """Send `body` to prefill and decode at once; decode's answer is the answer, and as for a router prefill must end.
 
     When one side fails the other is still read to its end, however long that takes: hanging up on it is a fault. Only
-    when our own way to one side broke that is the answer at once, because the other may wait for it for good.
+    when our own way to one side broke, which hung up on that one, the other is hung up on, too: it may wait for good
+    for what will not come, and many such would look like a leak.
     """
     of_prefill = Answer()
     left = len(urls)
@@ -153,12 +154,14 @@ async def exchange_pair(
     async def ask(url: str, of: Answer, *, whole: bool) -> None:
         await exchange(http, url, body, headers=headers, answer=of, clock=clock, answered=half, whole=whole)
         if of.error == OUR_WAY:
-            _join(answer, of_prefill)
-            answered()
+            for side in sides:
+                side.cancel()
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(ask(urls[0], of_prefill, whole=False))
-        group.create_task(ask(urls[1], answer, whole=True))
+        sides = [
+            group.create_task(ask(urls[0], of_prefill, whole=False)),
+            group.create_task(ask(urls[1], answer, whole=True)),
+        ]
     _join(answer, of_prefill)
 
 
