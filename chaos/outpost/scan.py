@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 64 << 10
 """A pattern sees this much of a line: no engine writes longer ones, and binary garbage has no line ends at all."""
 
+WINDOW_BYTES = 128 << 10
+"""Searched for every piece of text before the next: what stays in the processor's cache is read twice as fast."""
+
 _CLOCK = rb"[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _BEFORE = rb"(?:\x1b\[[0-9;]*m)*\W{0,3}(?:rank\d{1,5}\W{1,3})?(?:[IWEF](?=\d{3,4} ))?"
 _DATE = re.compile(_BEFORE + rb"((?:\d{4}[-/]\d\d[-/]\d\d|\d{3,4})" + _CLOCK + rb")")
@@ -93,12 +96,16 @@ class Scanner:
                 start += len(line) + 1
             return lines
         spans: set[tuple[int, int]] = set()
-        for literal in self._literals:
-            at = block.find(literal)
-            while at >= 0:
-                end = line_end(block, at)
-                spans.add((line_start(block, at), end))
-                at = block.find(literal, end)
+        begin = 0
+        while begin < len(block):
+            stop = block.find(b"\n", begin + WINDOW_BYTES) + 1 or len(block)
+            for literal in self._literals:
+                at = block.find(literal, begin, stop)
+                while at >= 0:
+                    end = line_end(block, at)
+                    spans.add((line_start(block, at), end))
+                    at = block.find(literal, end, stop)
+            begin = stop
         return sorted(spans)
 
 

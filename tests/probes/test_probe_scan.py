@@ -12,6 +12,7 @@ from chaos.engine.probes.follow import known_lines
 from chaos.engine.probes.literals import MIN_LITERAL, required_literal
 from chaos.library import load_packs
 from chaos.model.pack import Samples, Signature
+from chaos.outpost import scan
 from chaos.outpost.scan import Scanner, last_date, split_lines
 
 PACKS = [loaded.value for loaded in load_packs().values()]
@@ -83,8 +84,15 @@ SIGNATURES = [
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from(WORDS), max_size=30), st.sampled_from(["\n", "\r", "\r\n"]), st.booleans())
-def test_hits_are_those_of_trying_every_pattern_on_every_line(words: list[str], end: str, every_line: bool) -> None:
+@given(
+    st.lists(st.sampled_from(WORDS), max_size=30),
+    st.sampled_from(["\n", "\r", "\r\n"]),
+    st.booleans(),
+    st.sampled_from([0, 5, 1 << 17]),
+)
+def test_hits_are_those_of_trying_every_pattern_on_every_line(
+    words: list[str], end: str, every_line: bool, window: int
+) -> None:
     block = end.join([*words, ""]).encode("utf-8")
     signatures = [*SIGNATURES, signature("short", "fi")] if every_line else SIGNATURES
     expected = [
@@ -92,7 +100,9 @@ def test_hits_are_those_of_trying_every_pattern_on_every_line(words: list[str], 
         for line in split_lines(block)
         if any(re.search(s.pattern, line.decode(errors="replace")) for s in signatures)
     ]
-    got = Scanner(known_lines(signatures)).scan(block)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan, "WINDOW_BYTES", window)
+        got = Scanner(known_lines(signatures)).scan(block)
     assert expected == [(found.line, signatures[found.known].id) for found in got]
     assert all(block[found.start :].startswith(found.line) for found in got)
 
