@@ -150,7 +150,7 @@ def _execute(
         held.callback(lock.release)
         for line in gave_way:
             note(f"pdchaos: {line}")
-        target = opened.start(folder.logs, note)
+        target = opened.start(folder.logs, note, hosts)
         demand_clean(target, hosts)
     hosts.relay(target, run=stamp.run_id)
     packs = {name: library.load_pack(name) for name in {target.engine, target.router_engine}}

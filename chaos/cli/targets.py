@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from chaos import library
 from chaos.engine.faults.restarts import CommandRestarter
 from chaos.engine.fresh import restart_deployment
+from chaos.engine.hosts import Hosts
 from chaos.lab.provider import outline_lab, parse_lab, start_lab
 from chaos.model.errors import LabError, UsageError
 
@@ -36,8 +37,8 @@ class OpenTarget(Protocol):
     def restarter(self) -> Restarter:
         """Who can restart its nodes."""
 
-    def start(self, folder: Path, progress: Callable[[str], None]) -> Target:
-        """Bring it up, if it is ours to bring up, and say where it is."""
+    def start(self, folder: Path, progress: Callable[[str], None], hosts: Hosts | None = None) -> Target:
+        """Bring it up, if it is ours to bring up, and say where it is; `hosts` where it stands already."""
 
     def close(self) -> str:
         """Take down what `start` brought up; says what would not go, else is empty. May be called twice."""
@@ -61,10 +62,10 @@ class FileTarget:
         """The commands in the file."""
         return CommandRestarter.of(self.spec)
 
-    def start(self, folder: Path, progress: Callable[[str], None]) -> Target:  # noqa: ARG002
+    def start(self, folder: Path, progress: Callable[[str], None], hosts: Hosts | None = None) -> Target:  # noqa: ARG002
         """Nothing to bring up, unless it is to be started anew."""
         if self._anew:
-            restart_deployment(self.spec, progress)
+            restart_deployment(self.spec, progress, hosts or Hosts.here(self.spec))
         return self.spec
 
     def close(self) -> str:
@@ -104,7 +105,7 @@ class LabTarget:
             raise LabError(f"{self.kind} is not up, so {node} cannot be restarted")
         self._lab.restart(node, variant)  # which knows itself how long its nodes may take
 
-    def start(self, folder: Path, progress: Callable[[str], None]) -> Target:
+    def start(self, folder: Path, progress: Callable[[str], None], hosts: Hosts | None = None) -> Target:  # noqa: ARG002
         """Start the lab; its nodes' logs go into `folder`."""
         self._lab = start_lab(self._spec, folder, progress)
         return self._lab.target

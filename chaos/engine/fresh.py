@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from chaos.engine.faults.restarts import run_command
-from chaos.engine.hosts import Here
+from chaos.engine.hosts import Here, HostLost, HostTrouble
 from chaos.model.errors import HarnessError, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from chaos.engine.hosts import Host, Hosts
     from chaos.model.target import Target
 
 RESTART_S = 900.0
 """A large model takes minutes to load on every node."""
 LISTENS_S = 600.0
 CONNECT_S = 5.0
+ANSWER_S = 10.0
 POLL_S = 0.5
 
 
@@ -39,11 +40,17 @@ def demand_restart(target: Target, asked: str) -> None:
 
 
 def restart_deployment(
-    target: Target, progress: Callable[[str], None], *, timeout_s: float = RESTART_S, listens_s: float = LISTENS_S
+    target: Target,
+    progress: Callable[[str], None],
+    hosts: Hosts,
+    *,
+    timeout_s: float = RESTART_S,
+    listens_s: float = LISTENS_S,
 ) -> None:
     """Run the target's restart command to its end and wait until every server accepts connections.
 
-    Raises HarnessError when that does not come about. Whether it serves is for the baseline to say.
+    They are tried from where their addresses are meant to be seen. Raises HarnessError when that does not come about.
+    Whether it serves is for the baseline to say.
     """
     if target.restart is None:
         raise HarnessError(f"nobody says how to restart {target.name}")
@@ -51,18 +58,22 @@ def restart_deployment(
     run_command(Here(), target.restart, f"the restart command of {target.name}", timeout_s)
     deadline = time.monotonic() + listens_s
     for server in target.servers:
-        while (why := _deaf(server.spec.url)) and time.monotonic() < deadline:
+        at = Here() if target.via == "direct" else hosts.at(server.id)
+        while (why := _deaf(at, server.spec.url)) and time.monotonic() < deadline:
             time.sleep(POLL_S)
         if why:
             raise HarnessError(f"{server.id} accepts no connection {listens_s:g} s after the restart: {why}")
 
 
-def _deaf(url: str) -> str:
+def _deaf(at: Host, url: str) -> str:
     """Why nothing accepts a connection there; empty when something does."""
     parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
-        socket.create_connection(address, timeout=CONNECT_S).close()
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
+        return str(
+            at.call_now(
+                "deaf", host=parts.hostname or "", port=port, within_s=CONNECT_S, timeout_s=CONNECT_S + ANSWER_S
+            )
+        )
+    except (HostLost, HostTrouble) as why:
+        return str(why)

@@ -6,6 +6,7 @@ server by both their ends, because one that is not accepted yet has no inode.
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -101,5 +102,19 @@ def leaving(
     send({**seen, "since_ns": since_ns, "first_ns": first_ns, "last_ns": last_ns} if first_ns else seen)
 
 
-OPS: dict[str, Callable[..., object]] = {"connections": connections, "still_open": still_open, "peers": peers}
+def deaf(host: str, port: int, within_s: float = 5.0) -> str:
+    """Why nothing accepts a connection there, as seen from here; empty when something does."""
+    try:
+        socket.create_connection((host, port), timeout=within_s).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+OPS: dict[str, Callable[..., object]] = {
+    "connections": connections,
+    "still_open": still_open,
+    "peers": peers,
+    "deaf": deaf,
+}
 STREAMS: dict[str, Callable[..., None]] = {"leaving": leaving}

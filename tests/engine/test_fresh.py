@@ -12,10 +12,12 @@ import psutil
 import pytest
 
 from chaos.engine.fresh import demand_restart, restart_deployment
+from chaos.engine.hosts import Here, Hosts
 from chaos.model.errors import HarnessError, Refused
 from chaos.model.target import ServerSpec, Target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -30,6 +32,26 @@ def target(port: int, restart: str | None, allow: tuple[str, ...] = ("kill", "re
     return Target(
         version=1, name="here", router=spec, prefill=[spec], decode=[spec], allow=list(allow), restart=restart
     )
+
+
+def restarted(target: Target, say: Callable[[str], None] = lambda _: None, **limits: float) -> None:
+    restart_deployment(target, say, Hosts.here(target), **limits)
+
+
+class Elsewhere(Here):
+    """Another machine, on which everything listens."""
+
+    def call_now(self, op: str, /, *, timeout_s: float = 0.0, **args: object) -> str:
+        assert ("deaf", "127.0.0.1") == (op, args["host"])
+        return ""
+
+
+def test_servers_behind_ssh_are_tried_from_their_own_hosts() -> None:
+    here = target(free_port(), "true")
+    hosts = Hosts(dict.fromkeys((server.id for server in here.servers), Elsewhere()), Here())
+    restart_deployment(here.model_copy(update={"via": "tunnel"}), lambda _: None, hosts, listens_s=0)
+    with pytest.raises(HarnessError, match="accepts no connection"):
+        restart_deployment(here, lambda _: None, hosts, listens_s=0)
 
 
 def test_a_target_that_says_nothing_or_does_not_allow_it_is_refused_with_the_place_and_what_to_write() -> None:
@@ -50,7 +72,7 @@ def test_it_waits_until_every_server_accepts_connections(tmp_path: Path) -> None
     serve = shlex.join([sys.executable, "-c", code, str(port), str(pidfile)])
     said: list[str] = []
     begun = time.monotonic()
-    restart_deployment(target(port, f"{serve} >/dev/null 2>&1 &"), said.append, listens_s=30)
+    restarted(target(port, f"{serve} >/dev/null 2>&1 &"), said.append, listens_s=30)
     socket.create_connection(("127.0.0.1", port)).close()
     psutil.Process(int(pidfile.read_text())).kill()
     assert (["restarting here"], True) == (said, time.monotonic() - begun >= 0.7)
@@ -58,8 +80,8 @@ def test_it_waits_until_every_server_accepts_connections(tmp_path: Path) -> None
 
 def test_a_command_that_fails_or_starts_nothing_is_told(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="ended with 3: no such host"):
-        restart_deployment(target(free_port(), "echo no such host; exit 3"), lambda _: None)
+        restarted(target(free_port(), "echo no such host; exit 3"), lambda _: None)
     with pytest.raises(HarnessError, match="router-0 accepts no connection 0 s after the restart"):
-        restart_deployment(target(free_port(), "true"), lambda _: None, listens_s=0)
+        restarted(target(free_port(), "true"), lambda _: None, listens_s=0)
     with pytest.raises(HarnessError, match=r"did not end within 0\.1 s"):
-        restart_deployment(target(free_port(), "sleep 30"), lambda _: None, timeout_s=0.1)
+        restarted(target(free_port(), "sleep 30"), lambda _: None, timeout_s=0.1)

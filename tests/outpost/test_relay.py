@@ -15,7 +15,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from relays import ending, flooding, frames, killed, listening, local_end, port_of, relayed
+import pytest
+from relays import HOST_END, ending, flooding, frames, killed, listening, local_end, port_of, relayed
 
 from chaos.outpost.pipe import CLOSE, HEADER, OPEN, OPENED
 from chaos.outpost.relay import ORPHAN_S
@@ -114,6 +115,25 @@ def test_a_client_that_is_killed_with_unread_data_sends_a_reset(tmp_path: Path) 
         time.sleep(0.2)  # until it has come through both ends
         killed(clients)
         assert "rst" == ending(there)
+
+
+@pytest.mark.parametrize(("taken", "end"), [(0, "rst"), (5, "fin")])
+def test_a_client_that_closed_with_data_on_its_way_answers_it_by_a_reset(taken: int, end: str) -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(10)
+    with listening() as server, ours, theirs, subprocess.Popen(HOST_END, stdin=theirs, stdout=theirs) as host_end:
+        address = struct.pack(">HI", port_of(server), 65536) + b"127.0.0.1"
+        ours.sendall(HEADER.pack(OPEN, 1, len(address)) + address)
+        there, _ = server.accept()
+        with there:
+            there.sendall(b"token")
+            got = b""
+            while b"token" not in got:
+                got += ours.recv(1000)
+            ours.sendall(HEADER.pack(CLOSE, 1, 8) + struct.pack(">Q", taken))
+            assert end == ending(there)
+        ours.shutdown(socket.SHUT_WR)
+        assert 0 == host_end.wait(10)
 
 
 def test_a_client_may_ask_for_its_end_to_be_a_reset(tmp_path: Path) -> None:
