@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.engine.doctor.privileges import demand_clean, unmet_privileges
+from chaos.engine.doctor.privileges import demand_clean, network, unmet_privileges
 from chaos.engine.doctor.row import Row, State, verdict
 from chaos.engine.hosts import Here, HostLost, Hosts, HostTrouble
 from chaos.model.errors import Refused, Unfit, UsageError
@@ -127,3 +127,12 @@ def test_the_worst_row_decides() -> None:
     assert ExitCode.REFUSED is verdict(rows)
     rows.append(Row.of("a", "ssh", UsageError("no such key")))
     assert ExitCode.UNFIT is verdict(rows)
+
+
+def test_a_kernel_without_netem_is_no_fault_of_a_deployment() -> None:
+    of = target()
+    rows = {row.what: row.state for row in network(of.servers[0], of, at(Saying(net_plan=no_netem), of))}
+    assert {"partition, loss, port-block": "ok", "rate": "ok", "delay": "note"} == rows
+    denied = HostTrouble("denied", "it takes root")
+    rows = {row.what: row.state for row in network(of.servers[0], of, at(Saying(net_plan=denied), of))}
+    assert {"refused"} == set(rows.values())
