@@ -6,8 +6,9 @@ means that the way itself is gone. From then on it is the connection. A client t
 by a file descriptor that it passes along with one more byte, because a Unix socket knows no reset of its own.
 
 A process of its own: it passes on each token of each stream, which would keep the event loop of a run busy. On stdin
-comes one line of JSON with the doors to open; the end of stdin ends it. On stdout it tells, one line of JSON each, that
-it is ready and, every second, that the other end answers.
+comes one line of JSON with the doors to open; the end of stdin ends it. Whoever will open the same doors again says
+anything more before that; otherwise nobody needs the directory any more, and it goes, too. On stdout it tells, one line
+of JSON each, that it is ready and, every second, that the other end answers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import socket
 import struct
 import sys
@@ -27,6 +29,7 @@ PING_S = 1.0
 GATHER_S, GATHER_MOST_S = 0.002, 0.01
 """Connections that end within so short a time of each other (and not longer in all) end together on the other side."""
 BACKLOG = 4096
+LAST_ORDERS_S = 0.5
 _STAMP = struct.Struct(">Q")
 
 
@@ -36,6 +39,8 @@ class Door:
     def __init__(self, path: str, host: str, port: int, window: int) -> None:
         self.path, self.host, self.port, self.window = path, host, port, window
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with contextlib.suppress(OSError):  # what a killed process left
+            os.unlink(path)  # noqa: PTH108 - a string, as it came
         self.sock.bind(path)
         self.sock.listen(BACKLOG)
         self.sock.setblocking(False)
@@ -54,6 +59,7 @@ class LocalEnd(Relay):
         self._ends: list[tuple[int, int, bytes]] = []
         self._ends_since = self._tell_ends_at = 0.0
         self.told_off = False
+        self.again = False  # somebody will open these doors again
 
     def serve(self) -> None:
         """Until the pipe ends, or nobody wants us any more."""
@@ -88,13 +94,26 @@ class LocalEnd(Relay):
     def on_other(self, fd: int) -> None:
         """Somebody connects, or the run is over."""
         if fd == self._orders:
-            self.told_off = not os.read(fd, 4096)
+            self.hear()
             return
         door = self._doors[fd]
         with contextlib.suppress(BlockingIOError):
             while True:
                 sock, _ = door.sock.accept()
                 self._let_in(door, sock)
+
+    def hear(self) -> None:
+        """Take note of the end of our orders, or that there will be others."""
+        said = os.read(self._orders, 4096)
+        self.told_off = not said
+        self.again = self.again or bool(said)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the directory is still needed, once it is over: as long as nobody says that all is."""
+        while not self.told_off and select.select([self._orders], [], [], LAST_ORDERS_S)[0]:
+            self.hear()
+        return self.again or not self.told_off
 
     def _let_in(self, door: Door, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -159,13 +178,18 @@ def main() -> int:
             return 0
         line += byte
     doors = [Door(**door) for door in json.loads(line)]
+    end = LocalEnd(int(sys.argv[1]), 0, doors)
     try:
         tell(ready=1)
-        LocalEnd(int(sys.argv[1]), 0, doors).serve()
+        end.serve()
     finally:
         for door in doors:
             with contextlib.suppress(OSError):
                 os.unlink(door.path)  # noqa: PTH108 - a string, as it came
+        if not end.wanted:
+            for folder in {os.path.dirname(door.path) for door in doors}:  # noqa: PTH120 - as above
+                with contextlib.suppress(OSError):  # another relay has doors there
+                    os.rmdir(folder)  # noqa: PTH106 - as above
     return 0
 
 

@@ -234,6 +234,22 @@ def test_a_reset_by_the_server_ends_the_client_and_so_does_a_lost_pipe(tmp_path:
         assert not (tmp_path / "door").exists()
 
 
+@pytest.mark.parametrize(("said", "left"), [(b"", False), (b"again\n", True)])
+def test_when_nobody_will_open_the_doors_again_their_directory_goes_too(
+    said: bytes, left: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "doors"
+    folder.mkdir()
+    with local_end(folder, {"door": ("127.0.0.1", 9)}) as (pipe, here):
+        assert here.stdin is not None
+        here.stdin.write(said)
+        here.stdin.close()
+        pipe.close()  # as when whoever started it was killed
+        assert 0 == here.wait(10)
+    assert left == folder.exists()
+    assert not (folder / "door").exists()
+
+
 def test_servers_may_end_their_answers_when_the_pipe_is_lost(tmp_path: Path) -> None:
     with listening() as server, relayed(tmp_path, {"door": ("127.0.0.1", port_of(server))}) as relay:
         client = relay.through()

@@ -170,7 +170,7 @@ class Relay:
                     self._gap(now_ns, broke=True)  # as long as it is away
             if way is not None:
                 self._way = None
-                way.close()
+                way.close(again=True)
             if self._closing.wait(AGAIN_S):
                 return
             with contextlib.suppress(HostLost, HostTrouble, OSError):
@@ -236,11 +236,15 @@ class _Way:
                 let_go()
         self._ready.set()
 
-    def close(self) -> None:
-        """End the local process and let go of everything."""
+    def close(self, *, again: bool = False) -> None:
+        """End the local process and let go of everything; `again`: the same doors are going to be opened again."""
         with self._once:
             self._over = True
         assert self._process.stdin is not None  # noqa: S101
+        with contextlib.suppress(OSError):
+            if again:
+                self._process.stdin.write(b"again\n")
+                self._process.stdin.flush()
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
