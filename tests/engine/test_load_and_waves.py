@@ -193,13 +193,16 @@ def hold(how: str, *, then: str = "resume") -> Step:
     )
 
 
-@pytest.mark.parametrize("how", ["stall", "blackhole"])
+@pytest.mark.parametrize(
+    ("how", "way"),
+    [("stall", "direct"), ("stall", "tunnel"), ("stall", "remote"), ("blackhole", "direct"), ("blackhole", "remote")],
+)
 @pytest.mark.parametrize("then", ["resume", "close"])
-async def test_clients_are_held_against_the_server_and_let_go_by_measurement(tmp_path, pyz, how, then) -> None:
+async def test_clients_are_held_against_the_server_and_let_go_by_measurement(tmp_path, pyz, how, way, then) -> None:
     server = HeldServer(trickle=True)
-    async with server.running(), loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+    async with server.running(), loaded(tmp_path, pyz, server, AGENTS, way=way) as (kit, events):
         server.gate.set()
-        await until(lambda: kit.fleet.census()["streaming"] == 12, "all stream")
+        await until(lambda: (kit.fleet.census() or {}).get("streaming") == 12, "all stream")
         async with prepare(hold(how, then=then), kit) as fault:
             await fault.hold()
         steps = of(events, ev.FaultStep)
