@@ -20,7 +20,7 @@ from chaos.cli.consent import demand_consent
 from chaos.cli.outputs import as_yaml, conclude
 from chaos.cli.targets import note, open_target
 from chaos.engine.discretion import without_secrets
-from chaos.engine.doctor.privileges import demand_clean, unmet_privileges
+from chaos.engine.doctor.privileges import take_back, unmet_privileges
 from chaos.engine.faults.permission import demand, reach
 from chaos.engine.hosts import Hosts
 from chaos.engine.hosts.lock import TargetLock
@@ -151,7 +151,7 @@ def _execute(
         for line in gave_way:
             note(f"pdchaos: {line}")
         target = opened.start(folder.logs, note, hosts)
-        demand_clean(target, hosts)
+        take_back(target, hosts, note)
     hosts.relay(target, run=stamp.run_id)
     packs = {name: library.load_pack(name) for name in {target.engine, target.router_engine}}
     reach(scenario, target, {name: pack.value for name, pack in packs.items()}, hosts)

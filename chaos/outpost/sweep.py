@@ -34,18 +34,18 @@ _QDISC = re.compile(rf"^qdisc (\S+) {HANDLE} dev (\S+) (root|parent \S+)", re.MU
 _TABLE = re.compile(rf"^table (\S+) ({TABLES}(\S+)_\d+)$", re.MULTILINE)
 
 
-def sweep(dry: bool = False, runs: Sequence[str] = ()) -> list[dict[str, Any]]:
+def sweep(dry: bool = False, runs: Sequence[str] = (), processes: bool = True) -> list[dict[str, Any]]:
     """Everything of ours on this host, each with its `kind`, its `run` and `what` it is.
 
     `lives`: it belongs to a run that goes on, and is left alone, unless that is among `runs`. `gone`: it was taken back
-    now (never when `dry`); if not, `why` says why. A guard that is at work is waited for.
+    now (never when `dry`; processes only if `processes`); if not, `why` says why. A guard at work is waited for.
     """
     standing = [_Record(path, value) for path, value in _records()]
     for one in standing:
         one.lives = one.lives and one.run not in runs
     living = {one.run for one in standing if one.lives}
     found = [one.taken_back(dry=dry) for one in standing]
-    found += _processes(dry, runs, guards={one.guard for one in standing})
+    found += _processes(dry or not processes, runs, guards={one.guard for one in standing})
     living |= {one["run"] for one in found if one["lives"]}
     return [*found, *_tables(dry, living), *_qdiscs(dry, [one for one in standing if one.lives])]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.engine.doctor.privileges import demand_clean, network, unmet_privileges
+from chaos.engine.doctor.privileges import network, take_back, unmet_privileges
 from chaos.engine.doctor.row import Row, State, verdict
 from chaos.engine.hosts import Here, HostLost, Hosts, HostTrouble
 from chaos.model.errors import Refused, Unfit, UsageError
@@ -107,17 +107,26 @@ def test_servers_that_share_an_address_have_no_network_between_them() -> None:
     )
 
 
-def item(kind: str, *, lives: bool) -> dict:
-    return {"kind": kind, "run": "dead0001", "what": "cut", "lives": lives, "gone": False, "why": ""}
+def item(kind: str, *, lives: bool = False, why: str = "") -> dict:
+    return {"kind": kind, "run": "dead0001", "what": "cut", "lives": lives, "gone": not (lives or why), "why": why}
 
 
-def test_a_run_does_not_begin_where_a_dead_one_left_something_standing() -> None:
-    clean = Saying(sweep=[item("fault", lives=True), item("process", lives=False)])
-    demand_clean(target(), at(clean, target()))
-    with pytest.raises(Refused, match="left something standing at t: table cut of run dead0001 on ops@gpu1"):
-        demand_clean(target(), at(Saying(sweep=[item("table", lives=False)]), target()))
+def test_what_a_dead_run_left_standing_is_taken_back_before_the_next_begins() -> None:
+    told: list[str] = []
+    asked: list[dict] = []
+    left = [item("fault", lives=True), item("process"), item("table")]
+    host = Saying(sweep=lambda args: asked.append(args) or left)
+    take_back(target(), at(host, target()), told.append)
+    assert ["an earlier run left something standing, taken back: table cut of run dead0001 on ops@gpu1"] == told
+    assert [{"timeout_s": 30.0, "processes": False}] == asked
+
+
+def test_a_run_does_not_begin_where_something_stays_or_cannot_be_seen() -> None:
+    stays = Saying(sweep=[item("table", why="Operation not permitted")])
+    with pytest.raises(Refused, match=r"table cut of run dead0001 on ops@gpu1 \(Operation not permitted\)"):
+        take_back(target(), at(stays, target()), print)
     with pytest.raises(Unfit, match="ops@gpu1 cannot be looked at for leftovers: gone"):
-        demand_clean(target(), at(Saying(sweep=HostLost("gone")), target()))
+        take_back(target(), at(Saying(sweep=HostLost("gone")), target()), print)
 
 
 def test_the_worst_row_decides() -> None:

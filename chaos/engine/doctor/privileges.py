@@ -17,7 +17,7 @@ from chaos.engine.probes.locate import NotLocated
 from chaos.model.errors import Refused, Unfit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from chaos.engine.hosts import Host, Hosts
     from chaos.model.scenario import Privilege
@@ -101,19 +101,28 @@ def _sees_threads(host: Host) -> bool:
         return False
 
 
-def demand_clean(target: Target, hosts: Hosts) -> None:
-    """Raise `Refused` where a run that is gone left something standing: what is still broken is no baseline. Blocks."""
-    found = []
+def take_back(target: Target, hosts: Hosts, progress: Callable[[str], None]) -> None:
+    """Take back what runs that are gone left standing on the hosts of the servers. Blocks.
+
+    What is still broken is no baseline: raises `Refused` where something does not go. A host heals itself; this is for
+    what a guard that was killed, too, could not do.
+    """
+    stays = []
     for host in hosts.all:
+        if not hosts.servers_at(host):
+            continue  # what stands there is nothing that this deployment meets
         try:
-            said = host.call_now("sweep", timeout_s=ASK_S, dry=True, runs=[])
+            said = host.call_now("sweep", timeout_s=ASK_S, processes=False)
         except (HostLost, HostTrouble) as why:
             raise Unfit(f"{host.label} cannot be looked at for leftovers: {why}") from None
-        found += [
-            f"{item.kind} {item.what} of run {item.run or '?'} on {host.label}"
-            for item in msgspec.convert(said, list[Item])
-            if item.kind in STANDING and not item.lives
-        ]
-    if found:
-        hint = "take it back: pdchaos sweep --target …"
-        raise Refused(f"earlier runs left something standing at {target.name}: {'; '.join(found)}", hint=hint)
+        for item in msgspec.convert(said, list[Item]):
+            if item.kind not in STANDING or item.lives:
+                continue
+            told = f"{item.kind} {item.what} of run {item.run or '?'} on {host.label}"
+            if item.gone:
+                progress(f"an earlier run left something standing, taken back: {told}")
+            else:
+                stays.append(f"{told} ({item.why})")
+    if stays:
+        hint = "pdchaos sweep --target … says more"
+        raise Refused(f"earlier runs left what cannot be taken back at {target.name}: {'; '.join(stays)}", hint=hint)
