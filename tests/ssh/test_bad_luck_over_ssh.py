@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from conftest import SHORT, Laptop
+from laptops import SHORT, Laptop
 
 pytestmark = pytest.mark.e2e
 CONNECTING_S = 60.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Laptop
+from laptops import Laptop
 
 pytestmark = pytest.mark.e2e
 
