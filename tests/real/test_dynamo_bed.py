@@ -1,9 +1,11 @@
-"""Real Dynamo on the hosts of the test bed: workers find each other across hosts, and one is restarted over SSH."""
+"""Real Dynamo on the hosts of the test bed: workers find each other across hosts, are restarted and frozen over SSH."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from dynamo_here import VERSION, installer
@@ -48,4 +50,27 @@ def test_workers_on_hosts_of_their_own_serve_and_one_that_was_killed_serves_agai
         )
         assert before != bed.pid("decode-0")
         assert "4\n" == bed.run_on(LAPTOP, chat, timeout_s=120).stdout
+        assert {} == bed.leftovers()
+
+
+def test_a_worker_that_was_frozen_over_ssh_for_longer_than_its_lease_is_never_used_again(tmp_path):
+    installer()
+    shorter = ["--with", "expect.recover_within=30s", "--with", "observe.at_most=40s", "--with", "observe.idle=5s"]
+    with Bed.start(engine=f"dynamo@{VERSION}") as bed:
+        bed.only_ssh()
+        pdchaos = [
+            str(Path(sys.executable).parent / "pdchaos"),
+            "run",
+            "freeze-worker",
+            "-t",
+            str(bed.target("tunnel")),
+        ]
+        told = bed.run_on(
+            LAPTOP, [*pdchaos, "--reports", str(tmp_path), "--plain", *shorter], timeout_s=280, check=False
+        )
+        verdicts = list(tmp_path.glob("*/verdict.json"))
+        assert len(verdicts) == 1, told.stdout + told.stderr
+        said = json.loads(verdicts[0].read_text())
+        assert (1, "wedged", "clean") == (told.returncode, said["outcome"], said["cleanup"]), said["headline"]
+        assert "decode" == said["wedge"]["side"]
         assert {} == bed.leftovers()
