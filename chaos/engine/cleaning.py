@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.engine.hosts.host import HostLost, HostTrouble
+from chaos.engine.hosts.lock import TTL_S
 from chaos.engine.leftovers import Item
 from chaos.model.outcomes import Cleanup
 
@@ -42,12 +43,18 @@ class Doubt:
 
 
 async def last_look(
-    run_id: str, hosts: Hosts, *, known: Sequence[str], doubts: Sequence[Doubt], look: bool
+    run_id: str,
+    hosts: Hosts,
+    *,
+    known: Sequence[str],
+    doubts: Sequence[Doubt],
+    look: bool,
+    locked: Sequence[Host] = (),
 ) -> tuple[Cleanup, str]:
     """Whether the hosts are as they were, and if not, why.
 
     `known` is what is known to be left; `doubts` go where every host concerned answers and has nothing of the run.
-    Without `look` (nothing was done to any host) nobody is asked.
+    Without `look` (nothing was done to any host) nobody is asked. `locked` are hosts that did not take the lock back.
     """
     left, silent = list(known), set[str]()
     for host in hosts.all if look else ():
@@ -59,6 +66,11 @@ async def last_look(
         else:
             left += [f"on the host of {', '.join(servers) or 'the load'}: {item.kind} {item.what}" for item in found]
     open_ = [doubt.told for doubt in doubts if not doubt.nodes or silent.intersection(doubt.nodes)]
+    open_ += [
+        f"the host of {', '.join(hosts.servers_at(host))} did not take this run's lock back; within {TTL_S:g} s "
+        "it runs out, and what else the run started there ends with its connection"
+        for host in locked
+    ]
     cleanup = Cleanup.DIRTY if left else Cleanup.UNKNOWN if open_ else Cleanup.CLEAN
     return cleanup, "; ".join([*left, *open_])
 

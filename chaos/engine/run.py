@@ -167,12 +167,14 @@ class Run:
             status, reason = _status_of(failure), failure.message
         finally:
             closing = await asyncio.to_thread(setup.close_target)
+            locked = [] if setup.lock is None else await asyncio.to_thread(setup.lock.release)
             cleanup, left = await last_look(
                 setup.run_id,
                 setup.hosts,
                 known=[*self._leftovers, *([closing] if closing else [])],
                 doubts=self._doubts,
                 look=any(not isinstance(step.action, Kill | Poison | Sham) for step in setup.scenario.timeline),
+                locked=locked,
             )
             if self._bus.failure is not None:
                 failure = HarnessError(
@@ -219,7 +221,13 @@ class Run:
                 background = [tasks.create_task(self._bus.keep_synced())]
                 if self._setup.lock is not None:
                     background.append(tasks.create_task(self._setup.lock.keep(self._interrupt.request)))
-                probes = Probes(self._setup, found, http=http, emit=self._bus.emit, gaps=self._setup.hosts.relays.gaps)
+                probes = Probes(
+                    self._setup,
+                    found,
+                    http=http,
+                    emit=self._bus.emit,
+                    gaps=lambda last: self._setup.hosts.relays.gaps(last=last),
+                )
                 await probes.start(tasks)
                 forensics = self._make_forensics(found, probes, http)
                 background.append(forensics.start(tasks))

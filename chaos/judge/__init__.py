@@ -19,8 +19,8 @@ from chaos.judge.floors import floors_settle_ns, unsettled_floors
 from chaos.judge.latency import latency
 from chaos.judge.paths import passes_for
 from chaos.judge.recovery import PathRecovery, Recovery, recovery
-from chaos.judge.stuck import in_vain_s
 from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge
+from chaos.judge.windows import in_vain_s
 from chaos.judge.workers import workers_known
 
 __all__ = [

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from chaos.judge.left import covered_ns, left_behind
 from chaos.judge.units import MS, SECOND
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Away:
     def __init__(self, facts: Facts) -> None:
         self._gaps = [lost for lost in facts.lost if lost.probe in WAYS]
         self._deadline_ns = int(facts.plan.canary_deadline_s * SECOND)
+        self._left = left_behind(facts)
         self._asked = {
             path.id: [node for node in facts.nodes_of(path) if path.kind != "routed" or facts.role(node) == "router"]
             for path in facts.paths()
@@ -116,6 +118,19 @@ class Away:
         ]
         longest = max(away, default=0)
         return longest > 0 and seen.until_ns - seen.begun_ns - longest <= self._deadline_ns
+
+    def keeps_busy(self, seen: Seen) -> bool:
+        """Whether it may have waited for, or been turned away because of, what a cut left behind on the target.
+
+        A port that refuses us has nobody behind it, however busy its peers are.
+        """
+        if seen.fate is Fate.FAILED:
+            refused = seen.canary.error.startswith("refused")
+            return not refused and any(left.from_ns <= seen.until_ns <= left.until_ns for left in self._left)
+        if not seen.fate.bad:
+            return False
+        covered = covered_ns(self._left, seen.begun_ns, seen.until_ns)
+        return covered > 0 and seen.until_ns - seen.begun_ns - covered <= self._deadline_ns
 
 
 class Doubt:
@@ -144,6 +159,7 @@ class Doubt:
             or self._gap_explains(seen)
             or self._starvation_explains(seen)
             or self._away.explains(seen)
+            or self._away.keeps_busy(seen)
         )
 
     def _gap_explains(self, seen: Seen) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from chaos.judge.canaries import Fate, look
 from chaos.judge.deeds import hung_up_ns
 from chaos.judge.units import ns
+from chaos.judge.windows import in_vain_s
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -64,15 +65,6 @@ def _is_stuck(facts: Facts, ended: ev.RequestEnded, hit_ns: int, given_up: Colle
         return False
     waited_ns = ended.t_ns - ended.sent_ns
     return ended.sent_ns <= hit_ns or ended.path in given_up or waited_ns > ns(in_vain_s(facts))
-
-
-def in_vain_s(facts: Facts) -> float:
-    """After how long without a token a request waits for nothing: no timeout of the engine will end it any more.
-
-    A watch that was told to be shorter than these timeouts does not shorten them.
-    """
-    timeouts = facts.deployment.timeouts if facts.deployment else ()
-    return max([facts.plan.watch_s, *(timeout.seconds for timeout in timeouts)])
 
 
 def _read_anew(facts: Facts, node: str, cut_ns: int) -> bool:

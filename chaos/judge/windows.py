@@ -64,6 +64,15 @@ def load_start(facts: Facts) -> int | None:
     return min(starts, default=None)
 
 
+def in_vain_s(facts: Facts) -> float:
+    """After how long without a token a request waits for nothing: no timeout of the engine will end it any more.
+
+    A watch that was told to be shorter than these timeouts does not shorten them.
+    """
+    timeouts = facts.deployment.timeouts if facts.deployment else ()
+    return max([facts.plan.watch_s, *(timeout.seconds for timeout in timeouts)])
+
+
 def _stopped_early(facts: Facts) -> bool:
     """Whether a run with faults to make did not go to its end."""
     return bool(facts.plan.faults) and (facts.ended is None or facts.ended.status != RunStatus.COMPLETED)

@@ -78,3 +78,11 @@ async def test_what_nothing_takes_back_by_itself_is_said() -> None:
     variant = Doubt("other", ("prefill-0",), None)
     cleanup, told = await last_look(RUN, hosts(Saying(None), Saying()), known=[], doubts=[variant], look=True)
     assert (Cleanup.UNKNOWN, True) == (cleanup, "nothing there takes it back" in told)
+
+
+async def test_a_host_that_kept_the_lock_is_doubt_and_it_is_said_what_becomes_of_it() -> None:
+    one, two = Saying(), Saying()
+    cleanup, told = await last_look(RUN, hosts(one, two), known=[], doubts=[], look=False, locked=[two])
+    assert Cleanup.UNKNOWN is cleanup
+    assert told.startswith("the host of decode-0 did not take this run's lock back; within 120 s it runs out")
+    assert Cleanup.DIRTY is (await last_look(RUN, hosts(one, two), known=["x"], doubts=[], look=False, locked=[two]))[0]

@@ -80,6 +80,17 @@ def test_what_was_taken_is_given_back_when_one_host_cannot(folder: Path) -> None
     assert not folder.exists()
 
 
+def test_a_host_that_does_not_take_it_back_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, deaf = Here(), Deaf()
+    monkeypatch.setattr(deaf, "call_now", Here().call_now)
+    mine = TargetLock(TARGET, Hosts({"router-0": here, "prefill-0": here, "decode-0": deaf}, here), "aaaa")
+    mine.take()
+    monkeypatch.undo()
+    monkeypatch.setattr(state, "SHARED", (str(folder),))
+    assert [deaf] == mine.release()
+    assert [] == mine.release()
+
+
 def test_everybody_goes_through_the_hosts_in_the_same_order() -> None:
     here, there = Here(), Deaf()
     ours = Hosts({"router-0": here, "prefill-0": there, "decode-0": here}, here)

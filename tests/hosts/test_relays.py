@@ -9,15 +9,16 @@ import signal
 import ssl
 import stat
 import subprocess
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import httpx
 import pytest
 from sshd import Sshd, needs_sshd
 from ways import Elsewhere, open_relays, target_at, until
 
-from chaos.engine.hosts import Hosts
+from chaos.engine.hosts import HostLost, Hosts
 from chaos.engine.hosts.relays import Relays
 from chaos.engine.probes.http import TRANSPORT_ERRORS, describe, make_http
 from chaos.model.target import Tls
@@ -184,6 +185,27 @@ async def test_silence_of_the_far_end_is_told_once_it_is_over(monkeypatch: pytes
                 break
             await asyncio.sleep(0.02)
     assert {False} == {gap.broke for gap in told}
+
+
+async def test_a_way_that_is_gone_for_good_is_told_of_up_to_the_end() -> None:
+    def lost() -> NoReturn:
+        raise HostLost("gone for good")
+
+    elsewhere, url = Elsewhere(), "http://127.0.0.1:9"
+    relays = await asyncio.to_thread(open_relays, target_at("tunnel", url, url, url), elsewhere)
+    async with opened(relays):
+        (relay,) = relays._relays
+        relay._dial = lost
+        elsewhere.cut()
+        await asyncio.to_thread(until, lambda: relay.broke(0, 1 << 63))
+        relays.gaps()
+        relay._heard_ns -= 10**10  # as if ten seconds had gone by
+        assert [] == relays.gaps()
+        before_ns = time.monotonic_ns()
+        (gap,) = {gap for _, gap in relays.gaps(last=True)}
+        assert gap.broke
+        assert gap.to_ns >= before_ns
+        assert gap.to_ns - gap.from_ns >= 10**10
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -88,6 +88,8 @@ OFF: tuple[Off, ...] = (
     Off("canaries.Doubt._starvation_explains", False, "test_evidence::test_lateness_that_waiting_for_a_cpu_explains_is_doubt_and_never_healthy"),
     Off("canaries.Away.explains", False, "test_evidence::test_lateness_that_our_own_way_explains_is_doubt_and_no_more_than_that"),
     Off("canaries.Away.explains", True, "test_evidence::test_lateness_that_our_own_way_explains_is_doubt_and_no_more_than_that"),
+    Off("canaries.Away.keeps_busy", False, "test_left::test_an_overload_of_our_own_making_is_doubt[True]"),
+    Off("canaries.Away.keeps_busy", True, "test_left::test_a_port_that_refuses_is_not_busy"),
     Off("canaries.WAYS", (), "test_evidence::test_lateness_that_our_own_way_explains_is_doubt_and_no_more_than_that"),
     Off("canaries.Seen.seqs", (), "test_rules::test_an_accusation_cites_the_canaries_that_make_it"),
     Off("canaries.Doubt._gap_explains", False, "test_rules::test_canaries_whose_end_may_be_among_missing_events_accuse_nobody"),
@@ -108,6 +110,12 @@ OFF: tuple[Off, ...] = (
     Off("canaries.Doubt._reference_explains", False, "test_outcomes::test_each_situation_gets_its_outcome[the_reference_canary_failed_too]"),
     Off("canaries.Doubt._reference_explains", True, "test_imported::test_a_heartbeat_that_stands_still_names_the_wedged_side[((250.0, 103.0),),]"),
     Off("canaries.look_all", [], "test_content::test_a_server_that_never_counts_prompts_is_not_held_to_it"),
+    # left
+    Off("left.left_behind", (), "test_left::test_who_waits_behind_what_a_cut_left_accuses_nobody[late]"),
+    Off("left.CUT", "", "test_left::test_who_waits_behind_what_a_cut_left_accuses_nobody[late]"),
+    Off("left.AGENTS", (), "test_left::test_who_waits_behind_what_a_cut_left_accuses_nobody[late]"),
+    Off("left.covered_ns", 0, "test_left::test_who_waits_behind_what_a_cut_left_accuses_nobody[late]"),
+    Off("left.covered_ns", 10**12, "test_left::test_what_hangs_for_longer_than_anything_that_was_left_is_wedged"),
     # case
     Off("case.expected", With(lambda _, runs, __: (runs, ())), "test_own_faults::test_a_survivor_that_serves_is_healthy_and_the_killed_nodes_path_is_not_expected_to"),
     Off("case._stood", None, "test_rules::test_work_that_stood_still_with_our_canaries_does_not_explain_that_they_were_late[slow-recovery]"),
@@ -327,8 +335,6 @@ OFF: tuple[Off, ...] = (
     Off("stuck.alive_at_the_end", [0] * 9, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[sent before the wave]"),
     Off("stuck._is_stuck", False, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[sent before the wave]"),
     Off("stuck._is_stuck", True, "test_teardown::test_a_queue_that_may_keep_only_what_we_hung_up_on_is_doubt[had a token]"),
-    Off("stuck.in_vain_s", 0.0, "test_teardown::test_a_queue_that_may_keep_only_what_we_hung_up_on_is_doubt[the engine may yet have ended it]"),
-    Off("stuck.in_vain_s", 1000.0, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[waited longer than the engine's timeouts]"),
     Off("stuck._read_anew", False, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[sent before the wave]"),
     Off("stuck._read_anew", True, "test_teardown::test_a_queue_that_may_keep_only_what_we_hung_up_on_is_doubt[nobody asked since]"),
     # threads
@@ -373,6 +379,8 @@ OFF: tuple[Off, ...] = (
     Off("wedge._stuck_side", "", "test_imported::test_a_heartbeat_that_stands_still_names_the_wedged_side[decode]"),
     Off("wedge._red_side", "", "test_outcomes::test_the_one_red_role_is_the_wedged_side_where_no_line_blames_another"),
     # windows
+    Off("windows.in_vain_s", 0.0, "test_teardown::test_a_queue_that_may_keep_only_what_we_hung_up_on_is_doubt[the engine may yet have ended it]"),
+    Off("windows.in_vain_s", 1000.0, "test_teardown::test_a_queue_that_kept_what_the_fault_left_stuck_before_we_hung_up_leaks[waited longer than the engine's timeouts]"),
     Off("windows._last_effect", With(lambda _, __, horizon: horizon), "test_own_faults::test_recovery_counts_from_when_a_freeze_was_undone_and_not_before"),
     Off("windows.Window.budget_ns", 0, "test_outcomes::test_gauges_of_other_roles_are_not_missed"),
     Off("windows.windows", (), "test_outcomes::test_each_situation_gets_its_outcome[it_wedged_when_idle]"),

@@ -122,14 +122,16 @@ class TargetLock:
                     lost(f"run {taken[0].run} has stolen the lock of {self._name}")
                     return
 
-    def release(self) -> None:
-        """Give it back wherever it was taken; a host that does not answer lets it run out. Blocks."""
+    def release(self) -> list[Host]:
+        """Give it back wherever it was taken; says which hosts did not take it, where it runs out. Blocks."""
         mine, self._mine = self._mine, []
+        kept = []
         for host, keys in mine:
             try:
                 host.call_now("lock.release", keys=keys, run=self._run)
             except (HostTrouble, HostLost):
-                continue
+                kept.append(host)
+        return kept
 
 
 def owner() -> str:

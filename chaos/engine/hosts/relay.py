@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import subprocess
@@ -96,9 +97,16 @@ class Relay:
         with self._lock:
             return any(from_ns <= at_ns <= to_ns for at_ns in self._breaks_ns)
 
-    def gaps(self) -> list[Gap]:
-        """When nothing came through, since this was last asked."""
+    def gaps(self, *, last: bool = False) -> list[Gap]:
+        """When nothing came through, since this was last asked.
+
+        One that lasts is told of now and then, and what is left of it when this is asked for the `last` time.
+        """
         with self._lock:
+            now_ns = time.monotonic_ns()
+            away, silent_s = self._broken.is_set(), (now_ns - self._heard_ns) / 1e9
+            if self._heard_ns and silent_s > (STALL_S if last else SILENT_S if away else math.inf):
+                self._gap(now_ns, broke=away)
             told, self._gaps = self._gaps, []
         return told
 
@@ -160,14 +168,11 @@ class Relay:
     def _keep(self) -> None:
         while not self._closing.is_set():
             self._broken.wait(AGAIN_S)
-            now_ns, way = time.monotonic_ns(), self._way
+            way = self._way
             if way is not None and not self._broken.is_set():
-                if now_ns - way.heard_ns > SILENT_S * 1e9:
+                if time.monotonic_ns() - way.heard_ns > SILENT_S * 1e9:
                     way.cut()
                 continue
-            with self._lock:
-                if now_ns - self._heard_ns > SILENT_S * 1e9:
-                    self._gap(now_ns, broke=True)  # as long as it is away
             if way is not None:
                 self._way = None
                 way.close(again=True)

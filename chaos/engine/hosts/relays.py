@@ -104,9 +104,10 @@ class Relays:
         """Whether that way is known to be gone at the moment."""
         return self.clients is not None and not self.clients.relay.up
 
-    def gaps(self) -> list[tuple[str, Gap]]:
-        """When nothing came through to which server, since this was last asked."""
-        return [(server, gap) for relay, servers in self._relays.items() for gap in relay.gaps() for server in servers]
+    def gaps(self, *, last: bool = False) -> list[tuple[str, Gap]]:
+        """When nothing came through to which server, since this was last asked; `last`: it will not be asked again."""
+        told = [(servers, gap) for relay, servers in self._relays.items() for gap in relay.gaps(last=last)]
+        return [(server, gap) for servers, gap in told for server in servers]
 
     def close(self) -> None:
         """End all of them."""

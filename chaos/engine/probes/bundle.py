@@ -63,9 +63,9 @@ class Probes:
         *,
         http: httpx.AsyncClient,
         emit: Emit,
-        gaps: Callable[[], Sequence[tuple[str, Gap]]] = tuple,
+        gaps: Callable[[bool], Sequence[tuple[str, Gap]]] = lambda _last: (),
     ) -> None:
-        """`gaps` tells when our own way to a server let nothing through."""
+        """`gaps` tells when our own way to a server let nothing through, asked whether this is the last time."""
         plan, clock = setup.plan, setup.clock
         nodes = found.nodes
         self._clock = clock
@@ -165,7 +165,7 @@ class Probes:
             await asyncio.wait(looking)
         await self._logs.finish()
         await self._process.finish()
-        self._ourselves.report()
+        self._ourselves.finish()
         await self._canary.close()
         if canaries:
             await asyncio.wait(canaries)

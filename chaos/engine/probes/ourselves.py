@@ -46,9 +46,12 @@ class OurselvesProbe:
         clock: Clock,
         run_id: str,
         whereabouts: Callable[[], Sequence[tuple[Host, Mapping[str, Located]]]] = tuple,
-        gaps: Callable[[], Sequence[tuple[str, Gap]]] = tuple,
+        gaps: Callable[[bool], Sequence[tuple[str, Gap]]] = lambda _last: (),
     ) -> None:
-        """`whereabouts` says where the target's processes are, by host; `gaps` when our way to a server had none."""
+        """`whereabouts` says where the target's processes are, by host; `gaps` when our way to a server had none.
+
+        It is told whether it is asked for the last time.
+        """
         self._http = http
         self._emit = emit
         self._clock = clock
@@ -103,6 +106,11 @@ class OurselvesProbe:
             self._tell_gaps()
             self.report(await self._cpu.sample(self._whereabouts()))
 
+    def finish(self) -> None:
+        """Tell what is left to be told."""
+        self._tell_gaps(last=True)
+        self.report()
+
     def report(self, cpu_wait: Mapping[str, float] | None = None) -> None:
         """Emit what was sampled since the last report; a reference that has not ended since is unknown."""
         lags, self._lags_ms = sorted(self._lags_ms), []
@@ -121,9 +129,9 @@ class OurselvesProbe:
         )
         self._reference_ok = self._reference_ms = None
 
-    def _tell_gaps(self) -> None:
+    def _tell_gaps(self, *, last: bool = False) -> None:
         """Emit when our own way to a server was cut, or let nothing through for a while."""
-        for server, gap in self._gaps():
+        for server, gap in self._gaps(last):
             self._emit(
                 EvidenceLost(
                     t_ns=self._clock.now_ns(),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chaos.judge.deeds import dying_words, hung_up_ns
 from chaos.judge.floors import floors, rising_floors
+from chaos.judge.left import left_behind
 from chaos.judge.metrics import name_of, open_requests
 from chaos.judge.nobody import for_nobody
 from chaos.judge.processes import folded, passing_children, replaced_processes
@@ -57,6 +58,16 @@ def _leaking(case: Case) -> Answered:
     stuck = [run for run in case.last_runs if run.state.wedged]
     if stuck:
         return unknown(fact(f"gauges freeze while a path is stuck: no floor can be read on {stuck[0].path.id}"))
+    held = _held_or_wasted(case)
+    left = [one for one in left_behind(case.facts) if one.until_ns >= (case.facts.phase_start("idle", last=True) or 0)]
+    if held.outcome is not Outcome.LEAKING or not left:
+        return held
+    nodes = listed(list(dict.fromkeys(one.node for one in left)))
+    ours = fact(f"that may be what our own way to {nodes} left behind when it was cut", [one.seq for one in left])
+    return unknown(*held.evidence, ours)
+
+
+def _held_or_wasted(case: Case) -> Answered:
     got, more = _floors(case), [_rose(case, rising) for rising in rising_floors(case.facts)]
     more += [_generated(case, wasted) for wasted in for_nobody(case.facts)]
     if not more:
