@@ -1,7 +1,8 @@
 """Follows what a command prints: any command of the target's owner, or one that asks a log service of the host.
 
 Both streams are read, as two texts; offsets are counts of bytes. A command that ends is started again, ever more
-patiently. A service is asked for what it had to say meanwhile; of any other command that is lost.
+patiently. A service is asked for what it had to say meanwhile; of any other command that is lost, and what it prints
+at first may be the past (`history.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from chaos.outpost import commands, wraps
+from chaos.outpost import commands, history, wraps
 from chaos.outpost.lines import MAX_PARTIAL_BYTES, Lines
 from chaos.outpost.news import News, Range
 from chaos.outpost.recent import Recent, forget, remember
@@ -42,9 +43,11 @@ CAUSE_BYTES = 200
 class _Pipe:
     """One stream of the command: the bytes of a line that has not ended, and the lines before it."""
 
-    def __init__(self, scanner: Scanner, again: wraps.Again, offset: int) -> None:
+    def __init__(self, scanner: Scanner, again: wraps.Again, offset: int, past: history.Past) -> None:
         self.lines = Lines(scanner, offset)
         self.again = again
+        self.past = past
+        self.opening = False
         self.partial = b""
         self.reported = offset
         self.open = False
@@ -55,7 +58,7 @@ class _Pipe:
         if not self.first:
             self.first = block.strip().split(b"\n", 1)[0][:CAUSE_BYTES].decode(errors="replace")
         if self.again.everything:
-            return self.lines.take(block)
+            return self._news(block, self.lines.take(block))
         text = self.partial + block
         end = text.rfind(b"\n") + 1 or (len(text) if len(text) > MAX_PARTIAL_BYTES else 0)
         whole, self.partial = text[:end], text[end:]
@@ -65,13 +68,17 @@ class _Pipe:
         """The last line although it has no end."""
         rest, self.partial = self.partial, b""
         hits = self.lines.take(self.again.fresh(rest)) if rest else []
-        return hits + self.lines.finish()
+        hits += self.lines.finish()
+        return self._news(b"", hits) if self.again.everything else hits
 
     def report(self, note: str = "", lost: int = 0) -> Range:
         """What was read since the last report."""
-        told = Range(self.reported, self.lines.offset, self.lines.count, lost, note, bool(note))
+        told = Range(self.reported, self.lines.offset, self.lines.count, lost, note or self.past.note, bool(note))
         self.reported, self.lines.count = self.lines.offset, 0
         return told
+
+    def _news(self, block: bytes, hits: list[Any]) -> list[Any]:
+        return self.past.read(block, hits, self.lines.date, history.now(), opening=self.opening)
 
 
 class PrintedSource:
@@ -104,6 +111,7 @@ class PrintedSource:
             for text, fd in ((OUT, self._running.out), (ERR, self._running.err)):
                 full = self._read(text, fd, budget, most, news[text]) or full
             self._judge(self._running, now_s, news)
+            self._settle(now_s, news, full=full)
         self._late_s = self._late_s if full else 0.0
         for text in (OUT, ERR):
             pipe = self._pipes[text]
@@ -116,7 +124,12 @@ class PrintedSource:
     def cursor(self, text: int) -> Cursor | None:
         """As every source."""
         pipe = self._pipes[text]
-        return {"since": self._since_ns(), "seen": dict(pipe.again.seen), "offset": pipe.lines.begun}
+        return {
+            "since": self._since_ns(),
+            "seen": dict(pipe.again.seen),
+            "offset": pipe.lines.begun,
+            "last": pipe.past.last,
+        }
 
     def stop_here(self) -> None:
         """As every source."""
@@ -124,9 +137,12 @@ class PrintedSource:
 
     def finish(self) -> Iterator[tuple[int, News]]:
         """As every source."""
+        brought = [News(), News()]
         for text in (OUT, ERR):
-            pipe, news = self._pipes[text], News()
-            news.hits = pipe.end()
+            brought[text].hits = self._pipes[text].end()
+        self._settle(None, brought)
+        for text in (OUT, ERR):
+            pipe, news = self._pipes[text], brought[text]
             news.ranges.append(pipe.report())
             if text == OUT or pipe.lines.offset:
                 news.blind, news.whole = self._cause if text == OUT else "", wraps.resumes(self._kind)
@@ -141,7 +157,8 @@ class PrintedSource:
 
     def _piped(self, scanner: Scanner, cursor: Cursor) -> _Pipe:
         again = wraps.Again(wraps.WRAPS.get(self._kind), cursor.get("seen", {}))
-        return _Pipe(scanner, again, cursor.get("offset", 0))
+        past = history.Past(self._began_ns, cursor.get("last") or ("", 0))
+        return _Pipe(scanner, again, cursor.get("offset", 0), past)
 
     def _since_ns(self) -> int:
         """From when on it is asked for: a little before the last line that was read."""
@@ -151,7 +168,10 @@ class PrintedSource:
     def _start(self, now_s: float) -> None:
         for pipe in self._pipes:
             pipe.again = wraps.Again(wraps.WRAPS.get(self._kind), pipe.again.seen)
-            pipe.open, pipe.first = True, ""
+            pipe.open, pipe.first, pipe.opening = True, "", pipe.again.everything
+            if pipe.opening:
+                pipe.past.again()
+                pipe.lines.date = ""
         self._started_s = self._quiet_s = now_s
         try:
             self._running = Running(wraps.argv(self._kind, self._what, self._since_ns()), self._run)
@@ -222,6 +242,20 @@ class PrintedSource:
             self._failed(now_s, self._pipes[ERR].first or f"it ended with status {status}")
         elif self._pipes[OUT].first or (status is None and now_s - self._started_s > PROVEN_S):
             self._cause = ""
+
+    def _settle(self, now_s: float | None, news: list[News], *, full: bool = False) -> None:
+        """Once it has paused, or is over (`now_s` is None or it does not run), what it prints is not the past."""
+        if now_s is not None and self._running is not None:
+            begun = any(pipe.first for pipe in self._pipes) and not full
+            paused = begun and now_s - self._quiet_s >= history.PAUSE_S
+            if not paused and now_s - self._started_s < history.OPENING_S:
+                return
+        past = any(pipe.past.begins for pipe in self._pipes)
+        for text in (OUT, ERR):
+            pipe = self._pipes[text]
+            if pipe.opening:
+                pipe.opening = False
+                news[text].hits += pipe.past.settle(past=past)
 
     def _waits(self, now_s: float) -> bool:
         """Whether, at the end, more may still be on its way."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from services import Services
 
-from chaos.outpost import follow, printed, proc, recent, wraps
+from chaos.outpost import follow, history, printed, proc, recent, wraps
 from chaos.outpost.budget import Budget
 from chaos.outpost.logs import OPS, probe
 from chaos.outpost.trouble import Trouble
@@ -22,7 +22,7 @@ from chaos.outpost.trouble import Trouble
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-KNOWN = {"n": [[r"^thread-\d+ died", "", "thread-"]]}
+KNOWN = {"n": [[r"^(?:\[.*\] )?thread-\d+ died", "", "thread-"]]}
 SOON_S = 20.0
 
 
@@ -36,6 +36,11 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
 def stamp(after_s: float = 0.0) -> str:
     """A stamp as services write them, so long after now."""
     return f"{datetime.now(UTC) + timedelta(seconds=after_s):%Y-%m-%dT%H:%M:%S.%f}000Z"
+
+
+@pytest.fixture(autouse=True)
+def _pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "PAUSE_S", 0.1)  # nothing of the past waits for the disk here
 
 
 class Listener:
@@ -60,7 +65,7 @@ class Listener:
 
     @property
     def lines(self) -> list[str]:
-        return [hit[1] for message in self.heard for hit in message.get("hits", ())]
+        return [hit[1].rpartition("] ")[2] for message in self.heard for hit in message.get("hits", ())]
 
     @property
     def cursors(self) -> dict[str, Any]:
@@ -232,6 +237,65 @@ def test_what_a_command_printed_between_two_lives_is_lost_and_that_is_said(liste
     second.until(lambda: second.lines)
     assert ["what it printed while nobody listened is lost"] == second.of("gap")
     assert 14 == second.heard[0]["ranges"][0][0]  # bytes are counted on
+
+
+PAST = "echo thread-0 died; echo '[2020-06-27 10:16:12 TP0] thread-1 died'; echo thread-2 died"
+
+
+def test_the_past_that_a_command_prints_first_is_no_evidence_and_its_lines_are_counted(
+    listen: Listen, tmp_path: Path
+) -> None:
+    new = tmp_path / "new"
+    new.touch()
+    listener = listen("command", f"echo thread-9 died >&2; {PAST}; exec tail -F {new}")
+    pipes = listener.follower._sources[0]._pipes
+    listener.until(lambda: all(pipe.lines.offset and not pipe.opening for pipe in pipes))
+    assert [] == listener.lines
+    new.write_text("thread-3 died\n[2020-06-27 10:16:13 TP0] thread-4 died\n")  # by a clock that nobody knows
+    listener.until(lambda: len(listener.lines) == 2)
+    listener.finish()
+    assert ["thread-3 died", "thread-4 died"] == listener.lines
+    last = {m["text"]: m["ranges"][-1][4:] for m in listener.heard if m.get("ranges")}
+    note = "known lines older than the run, or told before: "
+    assert {0: [note + "3", False], 1: [note + "1", False]} == last
+
+
+def test_lines_of_a_log_without_stamps_count_although_they_come_first(listen: Listen) -> None:
+    listener = listen("command", "echo thread-1 died; echo thread-2 died >&2; sleep 100")
+    listener.until(lambda: len(listener.lines) == 2)
+    early = listen("command", "echo thread-1 died; sleep 100")
+    early.until(lambda: early.heard[-1:] and early.follower._sources[0]._pipes[0].lines.offset)
+    early.finish()
+    assert ["thread-1 died"] == early.lines
+
+
+def test_a_command_that_never_pauses_prints_what_is_new_after_a_while(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PAUSE_S", 1000.0)
+    monkeypatch.setattr(history, "OPENING_S", 0.2)
+    listener = listen("command", "while :; do echo '[2020-06-27 10:16:12 TP0] thread-1 died'; sleep 0.01; done")
+    listener.until(lambda: listener.lines)
+    assert listener.follower._sources[0]._pipes[0].past.count > 0
+
+
+def test_what_a_command_prints_again_when_it_is_started_again_does_not_count_twice(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(printed, "AGAIN_S", 0.01)
+    log = tmp_path / "log"
+    log.write_text(f"thread-0 died\n[{stamp(1)}] thread-1 died\n[{stamp(2)}] thread-2 died\n")
+    listener = listen("command", f"cat {log}; sleep 0.3")
+    listener.until(lambda: len(listener.lines) == 3 and listener.of("blind"))
+    assert ["thread-0 died", "thread-1 died", "thread-2 died"] == sorted(listener.lines)
+    with log.open("a") as file:
+        file.write(f"[{stamp(3)}] thread-3 died\n")
+    listener.until(lambda: len(listener.lines) == 4)
+    listener.follower.close()
+    again = listen("command", f"cat {log}; echo '[{stamp(4)}] thread-4 died'; sleep 100", listener.cursors)
+    again.until(lambda: again.lines)
+    again.finish()
+    assert ("thread-3 died", ["thread-4 died"]) == (listener.lines[3], again.lines)
 
 
 def test_a_last_line_without_an_end_is_read_and_nothing_of_the_end_is_missed(listen: Listen) -> None:

@@ -9,6 +9,7 @@ import os
 import resource
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -507,6 +508,29 @@ async def test_a_log_that_grows_as_fast_as_the_machine_can_write_holds_up_nothin
     assert sum(lost for _, _, lost, _ in log.ranges) > 0
     assert any("were skipped" in cause for cause in log.lost)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 64 << 10
+
+
+async def test_the_past_that_a_command_prints_is_no_evidence_and_that_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("thread-0 died\n[2020-06-27 10:16:12 TP0] thread-1 died\nthread-2 died\n")
+    emit = Recorder()
+    command = source(LogFrom(command=f"exec tail -n +1 -F {log}"), Here())
+    probe = LogProbe([command], emit=emit, clock=SystemClock(), poll_s=0.01)
+    running = asyncio.create_task(probe.run())
+
+    def told() -> list[LogCovered]:
+        probe.checkpoint()
+        return [covered for covered in emit.of(LogCovered) if covered.note]
+
+    await until(lambda: [one for one in told() if one.note.endswith(" 3")])  # it has paused
+    with log.open("a") as file:
+        file.write(f"[{datetime.now(UTC):%Y-%m-%d %H:%M:%S} TP0] thread-3 died\n")
+    await until(lambda: emit.of(LogHit))
+    await probe.finish()
+    await running
+    (hit,) = emit.of(LogHit)
+    assert hit.line.endswith("thread-3 died")
+    assert {"known lines older than the run, or told before: 3"} == {one.note for one in told()[-2:]}
 
 
 @settings(max_examples=50, deadline=None)

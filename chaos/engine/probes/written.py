@@ -10,21 +10,17 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from chaos.engine.probes.stamps import Stamps
+from chaos.outpost.history import AHEAD_NS, EARLY_NS
 
 if TYPE_CHECKING:
     from chaos.engine.probes.follow import Clocks
-
-EARLY_NS = 3_000_000_000
-"""Read after the cursor, stamped before it: what a logger holds back, and the second that a stamp is cut to."""
-AHEAD_NS = 200_000_000
-"""Clocks are compared over a network."""
 
 
 class Written:
     """For the lines of one source; what it found out about its zone holds for those that follow."""
 
     def __init__(self, since_ns: int) -> None:
-        """`since_ns` is when the cursor was taken, on our clock: nothing that is read was written before."""
+        """`since_ns` is when the cursor was taken, on our clock: nothing that counts was written before."""
         self._since_ns = since_ns
         self._utc_first = False
 
