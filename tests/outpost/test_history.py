@@ -74,6 +74,7 @@ def test_a_zone_in_the_stamp_is_the_one_that_counts(zone: str) -> None:
     assert ["thread-2 died"] == text.news(
         f"2026-06-27T10:16:02{zone} thread-1 died] thread-1 died", f"2026-06-27T10:16:12{zone} ] thread-2 died"
     )
+    assert [] == text.news("2026-06-27T03:16:14Z ] thread-1 died")  # local time would be now
     assert [] == Text().news("2026-06-27T19:16:02+09:00 ] thread-1 died")
     assert [] == Text().news("2026-06-27T03:16:02-0700 ] thread-1 died")
     assert ["thread-1 died"] == Text().news("2026-06-27T03:16:12-0700 ] thread-1 died")
@@ -125,6 +126,16 @@ def test_a_command_that_is_started_again_brings_only_what_it_had_not_brought() -
         assert ["thread-4 died", "thread-5 died"] == again.news(*first, line(14, 4), line(15, 5))
         assert [] == again.settled()
     assert (2 + 4, 4) == (text.past.count, resumed.past.count)
+
+
+def test_lines_of_one_second_are_not_told_twice_however_often_they_are_printed_again() -> None:
+    second = [f"[2026-06-27 10:16:13 x] thread-{number} died" for number in (1, 2)]
+    text = Text()
+    assert ["thread-1 died", "thread-2 died"] == text.news("thread-0 died", *second)
+    assert ["thread-0 died"] == text.settled()
+    for printed in (second[:1], second):
+        text.start()
+        assert [] == [*text.news("thread-0 died", *printed), *text.settled()]
 
 
 def test_the_past_of_a_log_by_another_clock_is_not_told_twice() -> None:

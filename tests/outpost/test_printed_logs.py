@@ -260,9 +260,20 @@ def test_the_past_that_a_command_prints_first_is_no_evidence_and_its_lines_are_c
     assert {0: [note + "3", False], 1: [note + "1", False]} == last
 
 
-def test_lines_of_a_log_without_stamps_count_although_they_come_first(listen: Listen) -> None:
+def test_either_stream_tells_whether_what_comes_first_is_past(listen: Listen) -> None:
+    listener = listen("command", f"echo thread-9 died; {{ {PAST}; }} >&2; sleep 100")
+    pipes = listener.follower._sources[0]._pipes
+    listener.until(lambda: all(pipe.lines.offset and not pipe.opening for pipe in pipes))
+    listener.finish()
+    assert ([], [1, 3]) == (listener.lines, [pipe.past.count for pipe in pipes])
+
+
+def test_lines_of_a_log_without_stamps_count_although_they_come_first(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listener = listen("command", "echo thread-1 died; echo thread-2 died >&2; sleep 100")
     listener.until(lambda: len(listener.lines) == 2)
+    monkeypatch.setattr(history, "PAUSE_S", 1000.0)
     early = listen("command", "echo thread-1 died; sleep 100")
     early.until(lambda: early.heard[-1:] and early.follower._sources[0]._pipes[0].lines.offset)
     early.finish()
