@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test test-parts test-whole test-real check bench cluster-up cluster-down clean
+.PHONY: help demo test test-parts test-whole test-cluster test-real check bench cluster-up cluster-down clean
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -23,13 +23,16 @@ check: $(STAMP) ## lint, types, formatting
 	$(BIN)/mypy
 
 test: check ## all checks and all tests: those that compute beside those that wait for whole deployments
-	$(MAKE) --no-print-directory -j2 --output-sync=target test-parts test-whole
+	$(MAKE) --no-print-directory -j3 --output-sync=target test-parts test-whole test-cluster
 
 test-parts: $(STAMP) ## tests of the parts
 	$(BIN)/pytest -m "not real and not e2e"
 
 test-whole: $(STAMP) ## tests that start whole deployments and run pdchaos against them (e2e)
-	$(BIN)/pytest -m e2e
+	$(BIN)/pytest -m e2e --ignore=tests/ssh --ignore=tests/testbed
+
+test-cluster: $(STAMP) ## the same over SSH, on the test bed (root)
+	$(BIN)/pytest -m e2e tests/ssh tests/testbed
 
 # PYTEST passes arguments on. Dynamo where it can be installed, of SGLang what is; what PDCHAOS_REAL=dynamo,sglang@0.5.14,… names must be.
 test-real: $(STAMP) ## tests against real engines (minutes; root, for Dynamo's network namespace)

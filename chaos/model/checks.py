@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from chaos.model.headers import SECRET_NAME
+from chaos.model.headers import RESERVED_HEADERS, SECRET_NAME
 from chaos.model.repetition import FEWEST_TRIALS
 from chaos.model.timeline import check_timeline
 from chaos.model.tree import child, did_you_mean, key_mark, members, number_of, positive, seconds_of, text_of
@@ -133,6 +133,8 @@ def check_headers(node: Mapping) -> Iterator[Problem]:
     """Headers that call themselves secrets and are written out; `{text: …}` says that one is none."""
     headers = child(node, "headers")
     for name, value in headers.values.items() if isinstance(headers, Mapping) else ():
+        if name.lower() in RESERVED_HEADERS:
+            continue  # refused, whatever it says
         if isinstance(value, Scalar) and SECRET_NAME.search(name):
             hint = "write {secret: env:NAME}, or {text: …} if it is none"
             yield value.mark.problem(f"`{name}` looks like a secret, and those are never written here", hint)

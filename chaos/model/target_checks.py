@@ -66,7 +66,8 @@ def _check_server(root: Mapping, server: Mapping, name: str) -> Iterator[Problem
     if len(ways) > 1:
         message = f"`{ways[1]}` and `{ways[0]}` both say how {name}'s process is found"
         yield key_mark(server, ways[1]).problem(message, "keep one; `port` may stand beside it")
-    if "restart_as" in server.values and "restart" not in server.values:
+    variants = child(server, "restart_as")
+    if isinstance(variants, Mapping) and variants.values and "restart" not in server.values:
         message = "`restart_as` starts a variant, and nothing says how to put the node right again"
         yield key_mark(server, "restart_as").problem(message, "add restart: COMMAND")
     if _host(root, server) is None:

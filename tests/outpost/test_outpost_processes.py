@@ -105,6 +105,7 @@ def test_a_process_that_is_hidden_is_unreadable_and_not_dead(monkeypatch: pytest
 def test_the_processes_of_a_server_come_with_their_titles_itself_first() -> None:
     with running("-c", PARENT) as process:
         child = int(process.stdout.readline())
+        until(lambda: processes(pid=process.pid)[1]["title"] != "")  # the kernel has none while a program is loaded
         main, other = processes(pid=process.pid)
         assert (named(process.pid), named(child)) == (
             [main["pid"], main["start_ticks"]],

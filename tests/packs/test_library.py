@@ -146,5 +146,5 @@ def test_a_wheel_carries_the_scenarios_and_packs_and_finds_them(tmp_path: Path) 
         str(site / "chaos" / "_data" / "scenarios"),
         " ".join([*library.names("scenarios"), *library.names("probes")]),
         "abort-cascade sglang",
-        "['observations.yaml', 'target.yaml']",
+        "['observations.yaml', 'target-ssh.yaml', 'target.yaml']",
     ] == seen.stdout.splitlines()
