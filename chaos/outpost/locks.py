@@ -148,8 +148,10 @@ def _folder() -> Iterator[Path]:
             if not _alone(handle, deadline):
                 raise Trouble("busy", f"{folder} is kept locked by somebody for {BUSY_S:g} s")
             if _is_at(handle, folder):
-                yield folder
-                state.tidy(folder)
+                try:
+                    yield folder
+                finally:
+                    state.tidy(folder)  # also where a full disk took the folder and no lock
                 return
         finally:
             os.close(handle)

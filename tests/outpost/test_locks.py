@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chaos.outpost import locks, state
+from chaos.outpost.trouble import Trouble
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,18 @@ def test_what_a_run_holds_no_other_gets_and_nothing_of_it_is_left(folder: Path) 
     assert not folder.exists()
     assert NOBODY == take(KEYS, "two")
     locks.release(KEYS, "two")
+
+
+def test_where_no_lock_can_be_written_not_even_the_folder_is_left(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise Trouble("denied", "No space left on device")
+
+    monkeypatch.setattr(state, "write", full)
+    with pytest.raises(Trouble, match="No space left"):
+        take(KEYS, "one")
+    assert not folder.exists()
 
 
 def test_a_lock_that_ran_out_is_taken_over(folder: Path) -> None:
