@@ -90,7 +90,8 @@ class Line:
         self._out.put(None)
         for thread in self._threads:
             thread.join(1.0)
-        self._channel.close()
+        with suppress(OSError, EOFError):
+            self._channel.close()
 
     @property
     def complaints(self) -> str:
@@ -101,7 +102,7 @@ class Line:
     # ------------------------------------------------------------------------------------------ threads
 
     def _write(self) -> None:
-        with suppress(OSError):  # the reader notices, too
+        with suppress(OSError, EOFError):  # the reader notices, too
             while (line := self._out.get()) is not None:
                 self._channel.sendall(line)
             self._channel.shutdown_write()
@@ -120,9 +121,11 @@ class Line:
                 self.heard_ns = time.monotonic_ns()
                 rest += data
                 self._drain()
+        except EOFError:  # what paramiko raises where it must send and cannot, also while it receives
+            why = "the SSH connection is gone"
         except (OSError, ValueError, KeyError) as error:
             why = f"what came over the connection cannot be read: {error}"
-        with suppress(OSError):
+        with suppress(OSError, EOFError):
             self._drain()
         transport = self._channel.get_transport()
         if not transport.is_active():
