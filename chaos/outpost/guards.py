@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from chaos.outpost import guard, marks, proc, state
 from chaos.outpost.trouble import Trouble
+from chaos.outpost.undo import undo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +74,7 @@ def disarm(name: str) -> dict[str, Any]:
 def release(name: str) -> dict[str, Any]:
     """Have it take its steps now: `undone` are those, each with what was measured; None where nobody knows.
 
-    One that has ended took them before.
+    One that has ended took them before; those of one that was killed are taken here.
     """
     return {"undone": _dismiss(name, guard.RELEASE)}
 
@@ -90,7 +91,18 @@ def _dismiss(name: str, word: str) -> list[dict[str, Any]] | None:
     if process.poll() is None and said is None:
         raise Trouble("not-undone", f"the guard did not end; {record} says what it was to undo")
     _let_go(process)
-    return json.loads(said) if said else []
+    return json.loads(said) if said else _in_its_place(record, word)
+
+
+def _in_its_place(record: Path, word: str) -> list[dict[str, Any]]:
+    """Take the steps of a guard that was killed: one that did its work has removed its record."""
+    left = state.read(record)
+    if left is None:
+        return []
+    steps = undo(left["undo"]) if word == guard.RELEASE else []
+    if all(step["ok"] for step in steps):
+        state.remove(record)
+    return steps
 
 
 def _dismiss_orphan(name: str) -> None:

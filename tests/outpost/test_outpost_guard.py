@@ -61,6 +61,16 @@ def test_a_guard_that_is_released_says_what_it_measured(records: Path) -> None:
         assert (False, False) == (stopped(process), records.exists())
 
 
+def test_what_a_guard_that_was_killed_left_is_taken_back_when_it_is_released(records: Path) -> None:
+    with staying() as process:
+        one = armed(process)
+        stop(process)
+        os.kill(one["pid"], signal.SIGKILL)
+        (step,) = guards.release(one["name"])["undone"]
+        assert step["ok"]
+        assert (False, False) == (stopped(process), records.exists())
+
+
 def test_when_the_time_is_over_it_acts_and_whoever_comes_later_learns_it(records: Path) -> None:
     with staying() as process:
         one = armed(process, ttl_s=0.3)
