@@ -235,10 +235,6 @@ class Bed:
         """As `pd-node restart` on the host."""
         self._ask(host, "node", act="restart")
 
-    def kill_node(self, host: str) -> None:
-        """SIGKILL; it stays dead until it is restarted."""
-        self._ask(host, "node", act="stop")
-
     def sshd_restart(self, host: str, *, sessions: bool = True) -> None:
         """Restart a host's SSH server, by default with the end of all present connections."""
         self._ask(host, "sshd", act="restart", sessions=sessions)

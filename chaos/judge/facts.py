@@ -313,10 +313,6 @@ class Facts:
         taken = sorted(self.by_path, key=lambda path: min(c.begun_ns for c in self.by_path[path]))
         return tuple(ev.Path(id=path, kind="routed") for path in taken)
 
-    def examined_paths(self) -> list[str]:
-        """The ids of the examined paths."""
-        return [path.id for path in self.paths()]
-
     def nodes_of(self, path: ev.Path) -> tuple[str, ...]:
         """The nodes a path can lead over; all of them where the path does not say."""
         return path.nodes or tuple(node.id for node in self.nodes)
