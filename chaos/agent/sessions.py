@@ -190,10 +190,10 @@ class Session:
         """Wait; False when the session is to end instead of going on."""
         if self.phase != NONE:
             self._move(THINKING)
-        if self._goes_on() and monotonic_ns() < due_ns:
-            loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        while self._goes_on() and (rest_ns := due_ns - monotonic_ns()) > 0:  # again: uvloop rounds to milliseconds
             self._nap = nap = loop.create_future()
-            timer = loop.call_later((due_ns - monotonic_ns()) / 1e9, _rise, nap)
+            timer = loop.call_later(rest_ns / 1e9, _rise, nap)
             try:
                 await nap
             finally:
