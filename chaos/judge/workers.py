@@ -40,8 +40,14 @@ class Part(Enum):
     BACK = auto()  # takes fresh requests again, but came back only after the budget
     LOST = auto()  # takes none any more
     APART = auto()  # took none before either, while others did: nothing of it is expected
+    UNSHOWN = auto()  # took none before, of too few to say that nothing is expected of it
     UNREAD = auto()  # its counter, or that of a peer, could not be read
-    UNDECIDED = auto()  # too few fresh requests to tell
+    UNDECIDED = auto()  # took some before, and of too few fresh requests since to tell
+
+    @property
+    def open(self) -> bool:
+        """Whether evidence does not tell."""
+        return self in (Part.UNSHOWN, Part.UNREAD, Part.UNDECIDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +161,12 @@ def workers_known(facts: Facts, now_ns: int) -> bool:
 def worker_runs(facts: Facts, window: Window, down: Collection[str]) -> tuple[WorkerRun, ...]:
     """Judge every watched worker in one window; those in `down`, which cannot serve because of us, are left out.
 
-    Nothing need be known of a worker that canaries ask by itself: only what counts against it is told.
+    Of a worker that canaries ask by itself nothing is expected that the router did not show before.
     """
     counts, asked = _Counts(facts), _asked(facts)
     runs = [_run(counts, node, window) for node in counts.watched if node not in down]
-    return tuple(run for run in runs if run.node not in asked or run.part in (Part.TAKES, Part.BACK, Part.LOST))
+    unasked = (Part.APART, Part.UNSHOWN, Part.UNREAD)
+    return tuple(run for run in runs if run.node not in asked or run.part not in unasked)
 
 
 def _asked(facts: Facts) -> frozenset[str]:
@@ -182,7 +189,7 @@ def _run(counts: _Counts, node: str, window: Window) -> WorkerRun:
     if not share:
         apart = counts.tells(counts.equal_share(node), tries)
         why = f"took none of {'' if apart else 'only '}{count(tries, 'request')} before anything was broken"
-        return told(Part.APART if apart else Part.UNDECIDED, why)
+        return told(Part.APART if apart else Part.UNSHOWN, why)
     until_ns = min(window.until_ns, window.horizon_ns + 1)
     looks = [look for look in counts.looks[node] if window.anchor_ns <= look.t_ns < until_ns]
     if not looks:

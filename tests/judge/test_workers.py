@@ -203,6 +203,33 @@ def test_a_worker_that_answers_canaries_of_its_own_and_that_the_router_has_lost_
     assert Outcome.HEALTHY == judge(told.go(45).finish()).outcome
 
 
+def test_a_worker_that_answers_canaries_of_its_own_is_watched_until_the_router_uses_it_or_chance_explains_it_no_more():
+    """Too few routed canaries to tell: no reason to go, and none to say that all is well."""
+    asked = tuple(ev.Path(id=path.id, kind="direct", nodes=path.nodes) for path in NOT_ASKED)
+
+    def told(forgotten: frozenset[str], past_the_budget: float) -> Play:
+        play = faulted(nodes=TWO_PAIRS, paths=(ROUTED, *asked), kind="restart")
+        play.fault("decode-1", "restart", ends=True).restart("decode-1")
+        play.forgotten, play.interval = forgotten, 1.0
+        return play.go(play.plan.recover_within_s + past_the_budget)
+
+    few = told(frozenset({"decode-1"}), 5)
+    assert ("decode-1",) == recovery(Facts().feed_all(few.events()), now(few)).missing
+    assert Outcome.INCONCLUSIVE == judge(few.finish(idle=False)).outcome
+    enough = told(frozenset({"decode-1"}), 14)
+    assert Outcome.WEDGED == judge(enough.finish(idle=False)).outcome
+    used = told(frozenset(), 5)
+    assert recovery(Facts().feed_all(used.events()), now(used)).recovered
+
+
+def test_nothing_is_expected_of_a_worker_with_canaries_of_its_own_that_the_router_never_used():
+    asked = tuple(ev.Path(id=path.id, kind="direct", nodes=path.nodes) for path in NOT_ASKED)
+    told = faulted(nodes=TWO_PAIRS, paths=(ROUTED, *asked), forgotten=frozenset({"decode-1"}), baseline_s=5.0)
+    told.freeze("decode-0").go(2).thaw("decode-0").recovered()
+    assert recovery(Facts().feed_all(told.events()), now(told)).recovered
+    assert Outcome.HEALTHY == judge(told.finish()).outcome
+
+
 def test_a_worker_that_is_lost_without_any_fault_is_lost():
     told = play(plan=plan(faults=()), nodes=TWO_PAIRS, paths=(ROUTED,)).load()
     told.forgotten = frozenset({"prefill-0"})

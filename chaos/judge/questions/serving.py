@@ -114,7 +114,7 @@ def _workers_serve(case: Case) -> Answered:
     back = [run for run in case.workers if run.part is Part.BACK]
     if back:
         return no(*map(_took_part, back), outcome=Outcome.SLOW_RECOVERY)
-    open_ = [run for run in case.workers if run.part in (Part.UNREAD, Part.UNDECIDED)]
+    open_ = [run for run in case.workers if run.part.open]
     return unknown(*map(_took_part, open_)) if open_ else yes(*map(_took_part, case.workers))
 
 
