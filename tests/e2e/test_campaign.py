@@ -40,11 +40,13 @@ def test_the_first_ctrl_c_lets_the_present_trial_end_and_what_is_there_is_summar
     assert 130 == ran.code, ran.output
     assert [] == pdchaos.leftovers(within=10)
     told = json.loads((ran.folder / "campaign.json").read_text())
-    assert [(1, "healthy", "completed"), (2, "healthy", "completed")] == [
-        (trial["number"], trial["outcome"], trial["status"]) for trial in told["trials"]
-    ]
-    assert ("SIGINT", 2) == (told["stopped"], told["doses"][0]["counted"])
-    assert told["headline"].startswith("0 of 2 wedged: below 78 % at 95 %; survived")
+    assert [(1, "completed"), (2, "completed")] == [(trial["number"], trial["status"]) for trial in told["trials"]]
+    # On a busy machine one may have had no floors to look at; what it may not be is counted.
+    healthy = [trial["number"] for trial in told["trials"] if trial["outcome"] == "healthy"]
+    assert {"healthy"} == {trial["outcome"] for trial in told["trials"]} - {"inconclusive"}
+    assert ("SIGINT", len(healthy)) == (told["stopped"], told["doses"][0]["counted"])
+    below = {1: "below 95 %", 2: "below 78 %"}[len(healthy)]
+    assert told["headline"].startswith(f"0 of {len(healthy)} wedged: {below} at 95 %; survived"), told["headline"]
     seeds = [json.loads((ran.folder / f"runs/00{n}/journal.jsonl").read_text().split("\n")[0])["seed"] for n in (1, 2)]
     assert [1, 2] == seeds
     again = pdchaos.finish(pdchaos.start("judge", str(ran.folder), "--json"))
