@@ -333,11 +333,14 @@ class Run:
         return await Timeline(steps, kit, cycle=cycle).play()
 
     async def _watch(self) -> bool:
-        """Watch until every path has recovered by the judge's rule, or the engine's own timeouts have gone by."""
+        """Watch until every path has recovered by the judge's rule, or the engine's own timeouts have gone by.
+
+        Behind a fault that may still stand, nothing recovers that could be judged.
+        """
         started_ns = self._clock.now_ns()
         await self._clock.sleep(self._plan.settle_s)
         while not recovery(self._facts, self._clock.now_ns()).recovered:
-            if self._since(started_ns) > self._plan.watch_s:
+            if self._leftovers or self._doubts or self._since(started_ns) > self._plan.watch_s:
                 return False
             await self._clock.sleep(POLL_S)
         return True

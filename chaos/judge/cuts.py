@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from chaos.judge.deeds import gone_ns
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
@@ -25,7 +27,7 @@ class Cut:
     off: frozenset[str]
     from_: frozenset[str]
     at_ns: int
-    until_ns: int | None  # when we took it back; None: not that we know
+    until_ns: int | None  # when it was measured to be taken back; None: not that we know
     seq: int
 
     @property
@@ -89,10 +91,5 @@ def _cut(facts: Facts, step: ev.FaultStep) -> list[Cut]:
     """What a step cut off, if that is what it did."""
     if step.stage != "applied" or not step.ok or not step.cut_off:
         return []
-    taken_back = [
-        other.t_ns
-        for other in facts.steps
-        if other.stage == "reverted" and other.ok and (other.cycle, other.fault) == (step.cycle, step.fault)
-    ]
-    until_ns = max(taken_back, default=None)
+    until_ns = gone_ns(facts, step.cycle, step.fault)
     return [Cut(frozenset(step.cut_off), frozenset(step.cut_from), step.t_ns, until_ns, step.seq)]

@@ -42,6 +42,16 @@ def held_by_us(facts: Facts, node: str) -> bool:
     return any(step.reversal != "none" for step in facts.steps if step.ok and _applied_to(step, node))
 
 
+def gone_ns(facts: Facts, cycle: int, fault: str) -> int | None:
+    """When a fault of ours was last measured to be gone; None: it stands, as far as anybody knows."""
+    undone = [
+        step
+        for step in facts.steps
+        if (step.cycle, step.fault) == (cycle, fault) and step.stage in ("reverted", "revert-verified")
+    ]
+    return undone[-1].t_ns if undone and undone[-1].ok and undone[-1].stage == "revert-verified" else None
+
+
 def dying_words(facts: Facts, hit: ev.LogHit) -> bool:
     """Whether a line was logged while we ended the node's process: a shutdown has a traceback of its own."""
     for step in _ending(facts, hit.node):

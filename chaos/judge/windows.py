@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chaos.judge.deeds import gone_ns
 from chaos.judge.units import ns
 from chaos.model.outcomes import RunStatus
 
@@ -95,9 +96,9 @@ def _begin(facts: Facts, loads: dict[int, int], cycle: int) -> int:
 def _last_effect(facts: Facts, cycle: int, horizon: int) -> int | None:
     """When the last disruptive fault of the cycle last touched something.
 
-    One that we undo after a time counts until it was undone, and up to the horizon while it stands: nothing can be
-    expected of a deployment that we still hold. One that we leave as it is counts from when it took effect; that we
-    clean it up at the end of the run is no event of the deployment's life.
+    One that we undo after a time counts until it was measured to be gone, and up to the horizon while it stands or may
+    stand: nothing can be expected of a deployment that we still hold. One that we leave as it is counts from when it
+    took effect; that we clean it up at the end of the run is no event of the deployment's life.
     """
     harmless = {fault.id for fault in facts.plan.faults if not fault.disruptive}
     timed = {fault.id for fault in facts.plan.faults if fault.lasts_s is not None}
@@ -114,10 +115,8 @@ def _last_effect(facts: Facts, cycle: int, horizon: int) -> int | None:
     # Without a wave.fired of its own (a fault of nodes) the moment it was applied is its effect, and where that takes
     # a while (a restart), the moment at which it was measured to be over.
     moments += [step.t_ns for step in ours if step.kind != "kill" and step.stage in ("applied", "verified")]
-    # In the order of time: a restart that undoes something is over once it was measured to be.
-    undone = {step.fault: step.t_ns for step in ours if step.stage in ("reverted", "revert-verified")}
     standing = {step.fault for step in ours if step.stage == "applied"} & timed
-    moments += [undone.get(fault, horizon) for fault in standing]
+    moments += [horizon if (gone := gone_ns(facts, cycle, fault)) is None else gone for fault in standing]
     return max(moments, default=None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from build import FATAL, GOOD, HANG, REFUSED, Play, faulted
+from build import FATAL, GOOD, HANG, REFUSED, Play, Reply, faulted
 
 from chaos.judge import Facts, judge, recovery
 from chaos.model import events as ev
@@ -265,6 +265,27 @@ def test_a_freeze_that_was_not_seen_to_be_undone_has_not_landed() -> None:
         verdict.outcome,
         verdict.waves[0].unmet,
     )
+
+
+@pytest.mark.parametrize("clean", ["no", "later", "never measured"])
+@pytest.mark.parametrize("reply", [GOOD, HANG], ids=["serves", "hangs"])
+def test_what_may_still_stand_accuses_nobody(clean: str, reply: Reply) -> None:
+    """A partition whose undoing was not measured, or failed, goes on breaking what it broke."""
+    told = faulted(kind="partition", lasts_s=5.0).part(("decode-0",), ("prefill-0",)).go(5)
+    told.fault("decode-0", "partition", reversal="taken back", stages=("reverted",))
+    if clean != "never measured":
+        told.fault("decode-0", "partition", reversal="taken back", stages=("revert-verified",), ok=False)
+    told.reply = reply
+    told.phase("recovery").go(45)
+    if clean == "later":  # by whoever tidied up at last
+        told.mend(("decode-0",), ("prefill-0",))
+    assert Outcome.INCONCLUSIVE == judge(told.finish(idle=False)).outcome
+
+
+def test_what_goes_on_hanging_once_the_fault_was_measured_to_be_gone_is_wedged() -> None:
+    told = faulted(kind="partition", lasts_s=5.0).part(("decode-0",), ("prefill-0",)).go(5)
+    told.mend(("decode-0",), ("prefill-0",)).reply = HANG
+    assert Outcome.WEDGED == judge(told.phase("recovery").go(45).finish()).outcome
 
 
 def test_a_fault_of_nodes_can_aim_at_what_sessions_did_meanwhile() -> None:
