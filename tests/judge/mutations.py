@@ -178,7 +178,7 @@ OFF: tuple[Off, ...] = (
     Off("deeds.held_by_us", False, "test_own_faults::test_a_node_that_we_leave_stopped_is_not_expected_to_serve_and_its_twin_is"),
     Off("deeds.held_by_us", True, "test_judge_traps::test_what_health_says_decides_nothing[200]"),
     Off("deeds.gone_ns", None, "test_own_faults::test_what_goes_on_hanging_once_the_fault_was_measured_to_be_gone_is_wedged"),
-    Off("deeds.gone_ns", 0, "test_own_faults::test_what_may_still_stand_accuses_nobody"),
+    Off("deeds.gone_ns", 0, "test_own_faults::test_what_may_still_stand_accuses_nobody[hangs,no]"),
     Off("deeds.dying_words", False, "test_own_faults::test_words_of_a_process_that_we_ended_are_no_damage_and_no_cause"),
     Off("deeds.dying_words", True, "test_evidence::test_damage_says_that_every_path_serves_only_where_that_is_known"),
     Off("deeds.sent_by_us", False, "test_own_faults::test_a_thread_that_dies_of_our_frame_is_a_wedge_without_an_upstream_bug_to_blame"),
