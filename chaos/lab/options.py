@@ -17,6 +17,18 @@ if TYPE_CHECKING:
 _Settings = TypeVar("_Settings")
 
 
+def number(default: float, about: str, *, least: float = 0, most: float = 1_000_000) -> Any:
+    """A field that takes whole numbers, or any when its default is a float."""
+    return dataclasses.field(default=default, metadata={"about": about, "least": least, "most": most})
+
+
+def word(default: str, about: str, choices: tuple[str, ...]) -> Any:
+    """A field that takes one of some words."""
+    return dataclasses.field(
+        default=default, metadata={"about": f"{about}: {' or '.join(choices)}", "choices": choices}
+    )
+
+
 def list_options(settings: type[Any]) -> tuple[OptionInfo, ...]:
     """The options as listed."""
     return tuple(

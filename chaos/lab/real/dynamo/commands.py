@@ -7,10 +7,11 @@ or etcd discovery, requests over TCP, events over ZeroMQ.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from chaos.lab.kinds import RUN_ID_VARIABLE
+from chaos.lab.options import number, word
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,29 +34,19 @@ NodeRole = Literal["router", "prefill", "decode"]
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ")  # of our environment; a proxy or a DYN_* variable would change the lab
 
 
-def _number(default: int, about: str, *, least: int = 0, most: int = 1_000_000) -> Any:
-    return field(default=default, metadata={"about": about, "least": least, "most": most})
-
-
-def _word(default: str, about: str, choices: tuple[str, ...]) -> Any:
-    return field(default=default, metadata={"about": f"{about}: {' or '.join(choices)}", "choices": choices})
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The options of a Dynamo lab."""
 
-    prefill: int = _number(1, "number of prefill workers; each takes about 100 MB of memory", least=1, most=8)
-    decode: int = _number(1, "number of decode workers", least=1, most=8)
-    discovery: str = _word("file", "how workers are found", DISCOVERIES)
-    router: str = _word("round-robin", "how the frontend chooses a worker", ROUTERS)
-    migration: int = _number(0, "how often the frontend may move a request to another worker", most=100)
-    speedup: float = field(
-        default=1.0, metadata={"about": "how fast the mock engine runs, 1 is a GPU's pace", "least": 0.001, "most": 1e3}
-    )
-    blocks: int = _number(4096, f"KV blocks of {BLOCK_TOKENS} tokens of each worker", least=16)
-    max_seqs: int = _number(64, "requests that a worker runs at once", least=1, most=4096)
-    port: int = _number(0, "the frontend's port; 0 takes a free one", most=65535)
+    prefill: int = number(1, "number of prefill workers; each takes about 100 MB of memory", least=1, most=8)
+    decode: int = number(1, "number of decode workers", least=1, most=8)
+    discovery: str = word("file", "how workers are found", DISCOVERIES)
+    router: str = word("round-robin", "how the frontend chooses a worker", ROUTERS)
+    migration: int = number(0, "how often the frontend may move a request to another worker", most=100)
+    speedup: float = number(1.0, "how fast the mock engine runs, 1 is a GPU's pace", least=0.001, most=1e3)
+    blocks: int = number(4096, f"KV blocks of {BLOCK_TOKENS} tokens of each worker", least=16)
+    max_seqs: int = number(64, "requests that a worker runs at once", least=1, most=4096)
+    port: int = number(0, "the frontend's port; 0 takes a free one", most=65535)
 
 
 @dataclass(frozen=True, slots=True)

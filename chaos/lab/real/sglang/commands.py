@@ -7,10 +7,11 @@ flag that a release does not know (its source is asked) is left out, so that unt
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from chaos.lab.kinds import RUN_ID_VARIABLE
+from chaos.lab.options import number, word
 from chaos.lab.real.sglang.install import STANDINS
 
 if TYPE_CHECKING:
@@ -28,28 +29,20 @@ NodeRole = Literal["router", "prefill", "decode"]
 _KEPT = ("PATH", "LANG", "LC_ALL", "TZ")  # of our environment; a proxy or an SGLANG_* variable would change the lab
 
 
-def _number(default: int, about: str, *, least: int = 0, most: int = 1_000_000) -> Any:
-    return field(default=default, metadata={"about": about, "least": least, "most": most})
-
-
-def _word(default: str, about: str, choices: tuple[str, ...]) -> Any:
-    return field(default=default, metadata={"about": f"{about}: {' or '.join(choices)}", "choices": choices})
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The options of an SGLang lab; under the defaults 60 sessions overcommit one decode node."""
 
-    prefill: int = _number(1, "number of prefill nodes; each takes about 1.5 GB of memory", least=1, most=8)
-    decode: int = _number(1, "number of decode nodes", least=1, most=8)
-    transfer: str = _word("nixl", "how KV travels from prefill to decode", TRANSFERS)
-    router: str = _word("sglang-router", "what stands in front", ROUTERS)
-    waiting_timeout: int = _number(60, "the engine's bootstrap and waiting timeouts in seconds (its own: 300)", least=5)
+    prefill: int = number(1, "number of prefill nodes; each takes about 1.5 GB of memory", least=1, most=8)
+    decode: int = number(1, "number of decode nodes", least=1, most=8)
+    transfer: str = word("nixl", "how KV travels from prefill to decode", TRANSFERS)
+    router: str = word("sglang-router", "what stands in front", ROUTERS)
+    waiting_timeout: int = number(60, "the engine's bootstrap and waiting timeouts in seconds (its own: 300)", least=5)
     # Decode sets 512 tokens aside for every room. In a wedge some 20 canaries and bystanders hold one for a minute;
     # a pool that they fill leaves no room for the engine's own health check, and the wedge becomes loud by our doing.
-    kv_tokens: int = _number(16384, "KV tokens of each node", least=512)
-    running: int = _number(32, "requests that a node runs at once", least=1, most=1024)
-    port: int = _number(0, "the router's port; 0 takes a free one", most=65535)
+    kv_tokens: int = number(16384, "KV tokens of each node", least=512)
+    running: int = number(32, "requests that a node runs at once", least=1, most=1024)
+    port: int = number(0, "the router's port; 0 takes a free one", most=65535)
 
 
 @dataclass(frozen=True, slots=True)
