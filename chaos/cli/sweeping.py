@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -44,15 +43,17 @@ def sweep_target(reference: str, *, dry: bool, steal: str) -> int:
 def _show(swept: Swept, *, dry: bool) -> None:
     console = Console(highlight=False, markup=False)
     if not swept.found:
-        console.print("nothing of ours was found")
-        return
-    table = Table("host", "run", "what", "now", box=None, pad_edge=False)
-    for one in swept.found:
-        if not one.item.lives:
+        console.print("nothing of ours was left behind" if swept.living else "nothing of ours was found")
+    else:
+        table = Table("host", "run", "what", "now", box=None, pad_edge=False)
+        for one in swept.found:
             table.add_row(one.host, one.item.run, _what(one.item), _now(one.item, dry=dry))
-    for (host, run), number in Counter((one.host, one.item.run) for one in swept.found if one.item.lives).items():
-        table.add_row(host, run, f"{number} of a run that lives", "left alone (--steal-lock REASON takes it)")
-    console.print(table)
+        console.print(table)
+    for run in swept.living:
+        things = f"{run.things} thing{'s' if run.things > 1 else ''}"
+        console.print(f"left alone on {run.host}: {things} of {run.who}", soft_wrap=True)
+        whose = "it holds the lock of this target: --steal-lock REASON takes all of it"
+        console.print(f"  it lives, and {whose if run.ours else 'is not of this target'}", soft_wrap=True)
 
 
 def _what(item: Item) -> str:

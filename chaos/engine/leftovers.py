@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.engine.hosts.host import HostLost, HostTrouble
-from chaos.engine.hosts.lock import Lock, lock_keys
+from chaos.engine.hosts.lock import Lock, lock_keys, utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from chaos.engine.hosts import Host, Hosts
     from chaos.model.target import Target
@@ -29,6 +29,7 @@ class Item(msgspec.Struct, frozen=True):
     lives: bool  # it belongs to a run that goes on
     gone: bool  # it was taken back now
     why: str  # why it was not
+    since_s: float = 0.0  # of the host's clock, since the epoch; 0 where nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,43 +41,83 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True)
+class Living:
+    """A run that goes on, and what it has on a host."""
+
+    host: str
+    run: str
+    things: int
+    who: str  # for people: which run, whose, on what, since when
+    ours: bool  # it holds the lock of the target that was asked for
+
+
+@dataclass(frozen=True, slots=True)
 class Swept:
-    """What was found on all hosts, and hosts of which nothing is known."""
+    """What was found on all hosts, runs that were left alone there, and hosts of which nothing is known."""
 
     found: tuple[Leftover, ...]
+    living: tuple[Living, ...]
     unknown: tuple[str, ...]
 
     @property
     def left(self) -> tuple[Leftover, ...]:
-        """What belongs to no run that lives, and is still there."""
-        return tuple(one for one in self.found if not (one.item.gone or one.item.lives))
+        """What is still there."""
+        return tuple(one for one in self.found if not one.item.gone)
 
 
 def sweep(
     target: Target, hosts: Hosts, progress: Callable[[str], None], *, dry: bool = False, also_living: bool = False
 ) -> Swept:
-    """Look on every host, and unless `dry` take back what no living run owns; `also_living` takes theirs, too."""
+    """Look on every host, and unless `dry` take back what no living run owns.
+
+    `also_living` takes back what belongs to runs that hold this target's lock, too; never what belongs to others.
+    """
     found: list[Leftover] = []
+    living: list[Living] = []
     unknown: list[str] = []
+    keys = dict(lock_keys(target, hosts))
+    locks: dict[Host, list[Lock]] = {}
     for host in hosts.all:
         progress(f"{'looking at' if dry else 'sweeping'} {host.label}")
         try:
-            runs = _living(host) if also_living and not dry else []
-            items = _swept(host, dry=dry, runs=runs)
-            items += _locks(host, _keys(target, hosts, host), dry=dry, steal=also_living)
+            locks[host] = locks_at(host)
+        except (HostTrouble, HostLost) as error:
+            unknown.append(f"{host.label}: {error}")
+    holders = {lock.run for host, there in locks.items() for lock in there if lock.key in keys.get(host, ())}
+    everywhere = [lock for there in locks.values() for lock in there]
+    for host, there in locks.items():
+        try:
+            items = _swept(host, dry=dry, runs=sorted(holders) if also_living else [])
+            items += _locks(host, keys.get(host, []), there, dry=dry, steal=also_living)
         except (HostTrouble, HostLost) as error:
             unknown.append(f"{host.label}: {error}")
         else:
-            found += [Leftover(host.label, item) for item in items]
-    return Swept(tuple(found), tuple(unknown))
+            found += [Leftover(host.label, item) for item in items if not item.lives]
+            living += living_runs(host, items, everywhere, holders)
+    return Swept(tuple(found), tuple(living), tuple(unknown))
 
 
-def _keys(target: Target, hosts: Hosts, host: Host) -> list[str]:
-    return next((keys for at, keys in lock_keys(target, hosts) if at is host), [])
+def locks_at(host: Host) -> list[Lock]:
+    """All locks on a host, of whatever target, dead ones too. Raises HostTrouble, HostLost."""
+    return msgspec.convert(host.call_now("lock.seen"), list[Lock])
 
 
-def _living(host: Host) -> list[str]:
-    return sorted({item.run for item in _swept(host, dry=True, runs=[]) if item.lives})
+def living_runs(host: Host, items: Sequence[Item], locks: Sequence[Lock], holders: Collection[str]) -> list[Living]:
+    """The runs whose items live; `locks` tell more of them, `holders` have this target's."""
+    told = {lock.run: lock for lock in locks}
+    of: dict[str, list[Item]] = {}
+    for item in items:
+        if item.lives:
+            of.setdefault(item.run, []).append(item)
+    return [
+        Living(host.label, run, len(its), told[run].who if run in told else _unlocked(run, its), run in holders)
+        for run, its in of.items()
+    ]
+
+
+def _unlocked(run: str, its: Sequence[Item]) -> str:
+    since_s = min((item.since_s for item in its if item.since_s), default=0.0)
+    return f"run {run or '?'}, since {utc(since_s) if since_s else 'nobody knows when'}, which holds no lock here"
 
 
 def _swept(host: Host, *, dry: bool, runs: Sequence[str]) -> list[Item]:
@@ -84,14 +125,17 @@ def _swept(host: Host, *, dry: bool, runs: Sequence[str]) -> list[Item]:
     return msgspec.convert(said, list[Item])
 
 
-def _locks(host: Host, keys: list[str], *, dry: bool, steal: bool) -> list[Item]:
-    if not keys:
-        return []
-    there = msgspec.convert(host.call_now("lock.seen", keys=keys), list[Lock])
-    gone = {} if dry else msgspec.convert(host.call_now("lock.clear", keys=keys, steal=steal), list[Lock])
-    cleared = {lock.run for lock in gone}
-    told = {lock.run: lock for lock in there}  # a run has one for each server: one line is enough
-    return [
-        Item("lock", run, f"lock of {lock.told}", lives=lock.live and run not in cleared, gone=run in cleared, why="")
-        for run, lock in told.items()
-    ]
+def _locks(host: Host, keys: Sequence[str], there: Sequence[Lock], *, dry: bool, steal: bool) -> list[Item]:
+    """The locks of this target, each taken back as may be, and those of runs on other targets that live."""
+    if keys and not dry:
+        host.call_now("lock.clear", keys=keys, steal=steal)
+        remain = {lock.key for lock in locks_at(host)}  # whoever was ended just now may have given its own back
+    else:
+        remain = {lock.key for lock in there}
+    told: dict[str, Item] = {}  # a run has one for each server: one line is enough
+    for lock in sorted(there, key=lambda one: one.key not in keys):
+        mine = lock.key in keys
+        if mine or lock.live:
+            lives, gone = lock.live and not (mine and steal), mine and lock.key not in remain
+            told.setdefault(lock.run, Item("lock", lock.run, f"lock of {lock.told}", lives, gone, "", lock.since_s))
+    return list(told.values())

@@ -29,32 +29,34 @@ _SEEN_BY_ALL = 0o644
 _held: dict[str, set[str]] = {}  # by run: what this process holds, given back when it ends
 
 
-def take(keys: list[str], run: str, owner: str, ttl_s: float, *, steal: bool = False) -> dict[str, Any]:
+def take(
+    keys: list[str], run: str, owner: str, ttl_s: float, *, target: str = "", steal: bool = False
+) -> dict[str, Any]:
     """Take the locks of some servers, all or none.
 
     Gives `held`: the live locks of other runs that are in the way (then nothing was taken), and `over`: dead or stolen
     ones that gave way.
     """
     with _folder() as folder:
-        there = {key: lock for key in keys if (lock := state.read(_path(folder, key))) and lock.get("run") != run}
+        there = {key: lock for key in keys if (lock := _read(folder, key)) and lock.get("run") != run}
         live = [lock for lock in there.values() if _lives(lock)]
         if live and not steal:
             return {"held": [_told(lock) for lock in live], "over": []}
         for key in keys:
-            _put(folder, key, run, owner, ttl_s)
+            _put(folder, key, run, owner, ttl_s, target)
     return {"held": [], "over": [_told(lock) for lock in there.values()]}
 
 
-def renew(keys: list[str], run: str, owner: str, ttl_s: float) -> dict[str, Any]:
+def renew(keys: list[str], run: str, owner: str, ttl_s: float, *, target: str = "") -> dict[str, Any]:
     """Hold them for longer, also those that vanished meanwhile. Gives `lost`: those that another run holds now."""
     lost = []
     with _folder() as folder:
         for key in keys:
-            lock = state.read(_path(folder, key))
+            lock = _read(folder, key)
             if lock and lock.get("run") != run and _lives(lock):
                 lost.append(_told(lock))
             else:
-                _put(folder, key, run, owner, ttl_s)
+                _put(folder, key, run, owner, ttl_s, target)
     return {"lost": lost}
 
 
@@ -62,16 +64,17 @@ def release(keys: list[str], run: str) -> None:
     """Give back what the run holds of them."""
     with _folder() as folder:
         for key in keys:
-            lock = state.read(_path(folder, key))
+            lock = _read(folder, key)
             if lock and lock.get("run") == run:
                 state.remove(_path(folder, key))
     _held.get(run, set()).difference_update(keys)
 
 
-def seen(keys: list[str]) -> list[dict[str, Any]]:
-    """The locks of these servers, dead ones too."""
+def seen(keys: list[str] | None = None) -> list[dict[str, Any]]:
+    """The locks of these servers, or of all whose host this is; dead ones too."""
     with _folder() as folder:
-        found = [state.read(_path(folder, key)) for key in keys]
+        wanted = sorted(path.stem for path in folder.glob("*.json")) if keys is None else keys
+        found = [_read(folder, key) for key in wanted]
     return [_told(lock) for lock in found if lock]
 
 
@@ -80,20 +83,21 @@ def clear(keys: list[str], *, steal: bool = False) -> list[dict[str, Any]]:
     gone = []
     with _folder() as folder:
         for key in keys:
-            lock = state.read(_path(folder, key))
+            lock = _read(folder, key)
             if lock and (steal or not _lives(lock)):
                 state.remove(_path(folder, key))
                 gone.append(_told(lock))
     return gone
 
 
-def _put(folder: Path, key: str, run: str, owner: str, ttl_s: float) -> None:
-    before = state.read(_path(folder, key)) or {}
+def _put(folder: Path, key: str, run: str, owner: str, ttl_s: float, target: str) -> None:
+    before = _read(folder, key) or {}
     now_s = time.time()
     since_s = before["since_s"] if before.get("run") == run and "since_s" in before else now_s
     lock = {
         "run": run,
         "owner": owner,
+        "target": target,
         "since_s": since_s,
         "until_s": now_s + ttl_s,
         "holder": marks.me(),
@@ -112,10 +116,12 @@ def give_back() -> None:
 
 
 def _told(lock: dict[str, Any]) -> dict[str, Any]:
-    """What others may want to know: who, which run, seconds since and until, whether it lives."""
+    """What others may want to know: who, which run, on which target, seconds since and until, whether it lives."""
     return {
+        "key": lock["key"],
         "run": str(lock.get("run", "")),
         "owner": str(lock.get("owner", "")),
+        "target": str(lock.get("target", "")),
         "since_s": float(lock.get("since_s", 0.0)),
         "until_s": float(lock.get("until_s", 0.0)),
         "live": _lives(lock),
@@ -124,6 +130,11 @@ def _told(lock: dict[str, Any]) -> dict[str, Any]:
 
 def _lives(lock: dict[str, Any]) -> bool:
     return time.time() <= lock.get("until_s", 0.0) and marks.lives(str(lock.get("holder", "")))
+
+
+def _read(folder: Path, key: str) -> dict[str, Any] | None:
+    lock = state.read(_path(folder, key))
+    return None if lock is None else {**lock, "key": key}
 
 
 def _path(folder: Path, key: str) -> Path:

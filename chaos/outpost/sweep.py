@@ -35,7 +35,7 @@ _TABLE = re.compile(rf"^table (\S+) ({TABLES}(\S+)_\d+)$", re.MULTILINE)
 
 
 def sweep(dry: bool = False, runs: Sequence[str] = (), processes: bool = True) -> list[dict[str, Any]]:
-    """Everything of ours on this host, each with its `kind`, its `run` and `what` it is.
+    """Everything of ours on this host, each with its `kind`, its `run`, `what` it is, and since when (0: unknown).
 
     `lives`: it belongs to a run that goes on, and is left alone, unless that is among `runs`. `gone`: it was taken back
     now (never when `dry`; processes only if `processes`); if not, `why` says why. A guard at work is waited for.
@@ -50,8 +50,8 @@ def sweep(dry: bool = False, runs: Sequence[str] = (), processes: bool = True) -
     return [*found, *_tables(dry, living), *_qdiscs(dry, [one for one in standing if one.lives])]
 
 
-def _item(kind: str, run: str, what: str, *, lives: bool) -> dict[str, Any]:
-    return {"kind": kind, "run": run, "what": what, "lives": lives, "gone": False, "why": ""}
+def _item(kind: str, run: str, what: str, *, lives: bool, since_s: float = 0.0) -> dict[str, Any]:
+    return {"kind": kind, "run": run, "what": what, "since_s": since_s, "lives": lives, "gone": False, "why": ""}
 
 
 # ------------------------------------------------------------------------------------------------ faults
@@ -73,12 +73,13 @@ class _Record:
         self.run = str(value.get("run", ""))
         self.fault = str(value.get("fault", ""))
         self.steps: list[dict[str, Any]] = value["undo"]
+        self.since_s = value.get("since", 0.0)
         self.guard = str(value.get("guard", ""))
         self.here = value.get("boot") == proc.boot_id()  # else the host has booted since, which undid it
         self.lives = self.here and marks.lives(str(value.get("owner", ""))) and marks.lives(self.guard)
 
     def taken_back(self, *, dry: bool) -> dict[str, Any]:
-        item = _item("fault", self.run, self.fault, lives=self.lives)
+        item = _item("fault", self.run, self.fault, lives=self.lives, since_s=self.since_s)
         if dry or self.lives:
             return item
         end(self.guard)
@@ -105,7 +106,8 @@ def _processes(dry: bool, runs: Sequence[str], guards: set[str]) -> list[dict[st
         if marks.named(one.pid) in guards:
             continue
         lives = run not in runs and marks.lives(owner)
-        found.append((one, _item("process", run, f"pid {one.pid}: {proc.title(one.pid)[:200]}", lives=lives)))
+        what = f"pid {one.pid}: {proc.title(one.pid)[:200]}"
+        found.append((one, _item("process", run, what, lives=lives, since_s=one.start_time)))
     leftovers = [one for one, item in found if not item["lives"]]
     whys = {} if dry else _ended(leftovers)
     return [{**item, "gone": whys.get(one.pid) == "", "why": whys.get(one.pid, "")} for one, item in found]

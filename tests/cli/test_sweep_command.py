@@ -100,7 +100,7 @@ sweep()
 def test_what_a_living_run_owns_is_left_alone_until_somebody_says_why(tmp_path: Path) -> None:
     play = """
 living = marked("live0001", marks.me())
-locks.take(keys, "live0001", "ops@laptop", 600.0)
+locks.take(keys, "live0001", "ops@laptop", 600.0, target="here")
 sweep()
 assert living.poll() is None
 sweep("--steal-lock", "")
@@ -110,10 +110,40 @@ sweep()
 """
     left, unsaid, stolen, again = world(tmp_path, play)
     assert (0, 1) == (left["code"], left["out"].count("left alone")), left
-    assert "live0001  2 of a run that lives" in left["out"], left
+    assert "2 things of run live0001 of ops@laptop on here, since " in left["out"], left
+    assert "it holds the lock of this target: --steal-lock REASON" in left["out"], left
     assert 2 == unsaid["code"]
     assert (0, 2) == (stolen["code"], stolen["out"].count("removed")), stolen
     assert (0, "nothing of ours was found\n") == (again["code"], again["out"])
+
+
+def test_what_living_runs_on_other_targets_own_is_never_taken_and_told_with_who_where_and_since_when(
+    tmp_path: Path,
+) -> None:
+    play = """
+mine, others = (marked(run, marks.me()) for run in ("live0001", "live0002"))
+unlocked = marked("live0003", marks.me())
+locks.take(keys, "live0001", "ops@laptop", 600.0, target="here")
+locks.take(["cc", "dd"], "live0002", "eve@desk", 600.0, target="neighbour")
+frozen = subprocess.Popen(["sleep", "300"])
+os.kill(frozen.pid, signal.SIGSTOP)
+guards.arm("live0002", "freeze", 600.0, [{"cont": [[frozen.pid, marks.proc.stat(frozen.pid).start_ticks]]}])
+sweep("--dry-run", "--steal-lock", "it hangs")
+assert mine.poll() is None
+sweep("--steal-lock", "it hangs")
+assert mine.wait(10) is not None
+assert others.poll() is None and unlocked.poll() is None and marks.proc.stat(frozen.pid).state == "T"
+assert ["live0002"] * 2 == [lock["run"] for lock in locks.seen()]
+sweep()
+"""
+    dry, stolen, again = world(tmp_path, play)
+    assert (8, 2) == (dry["code"], dry["out"].count("would be removed")), dry
+    assert (0, 2) == (stolen["code"], stolen["out"].count("removed")), stolen
+    for said in (dry, stolen, again):
+        assert "3 things of run live0002 of eve@desk on neighbour, since 20" in said["out"], said
+        assert "1 thing of run live0003, since 20" in said["out"], said
+        assert 2 == said["out"].count("it lives, and is not of this target"), said
+    assert (0, True) == (again["code"], again["out"].startswith("nothing of ours was left behind")), again
 
 
 def test_what_cannot_be_taken_back_is_told_with_its_reason(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from chaos.engine.doctor.places import look
 from chaos.engine.doctor.privileges import network, take_back, unmet_privileges
 from chaos.engine.doctor.row import Row, State, verdict
 from chaos.engine.hosts import Here, HostLost, Hosts, HostTrouble
+from chaos.engine.hosts.lock import lock_keys
 from chaos.model.errors import Refused, Unfit, UsageError
 from chaos.model.outcomes import ExitCode
 from chaos.model.target import Target
@@ -145,3 +147,23 @@ def test_a_kernel_without_netem_is_no_fault_of_a_deployment() -> None:
     denied = HostTrouble("denied", "it takes root")
     rows = {row.what: row.state for row in network(of.servers[0], of, at(Saying(net_plan=denied), of))}
     assert {"refused"} == set(rows.values())
+
+
+def test_runs_on_other_targets_are_told_with_who_where_and_since_when() -> None:
+    of = target()
+    lock = {"owner": "eve@desk", "since_s": 0.0, "until_s": 9.0, "live": True}
+    locks = [
+        {**lock, "key": lock_keys(of, at(Saying(), of))[0][1][0], "run": "live0001", "target": "t"},
+        {**lock, "key": "cc", "run": "live0002", "target": "neighbour"},
+    ]
+    items = [{**item("process", lives=True), "run": run} for run in ("live0001", "live0002", "live0003")]
+    host = Saying(lock_seen=locks, sweep=items)
+    rows = {(row.what, row.said): row.state for row in look(host, of, at(host, of), again="t.yaml")}
+    since = "since 1970-01-01 00:00:00 UTC"
+    other = f"run live0002 of eve@desk on neighbour, {since}: it lives, and is left alone"
+    used = f"in use by run live0001 of eve@desk on t, {since}, renewed until 1970-01-01 00:00:09 UTC"
+    assert State.REFUSED is rows["lock", used]
+    assert [
+        ("other run", other),
+        ("other run", "run live0003, since nobody knows when, which holds no lock here: it lives, and is left alone"),
+    ] == [one for one in rows if one[0] == "other run"]

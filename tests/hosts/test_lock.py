@@ -48,7 +48,9 @@ def test_a_deployment_in_use_is_refused_with_who_and_since_when(folder: Path) ->
     first, second = TargetLock(TARGET, hosts, "aaaa"), TargetLock(TARGET, hosts, "bbbb")
     assert () == first.take()
     assert 3 == len(list(folder.iterdir()))
-    with pytest.raises(Refused, match=r"shared is in use by run aaaa of .+@.+, since .+ UTC, renewed until .+ UTC"):
+    with pytest.raises(
+        Refused, match=r"shared is in use by run aaaa of .+@.+ on shared, since .+ UTC, renewed until .+"
+    ):
         second.take()
     first.release()
     assert () == second.take()

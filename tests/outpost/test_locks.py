@@ -121,6 +121,20 @@ def test_stealing_tells_from_whom_and_clearing_leaves_the_living(folder: Path) -
     assert not folder.exists()
 
 
+def test_all_locks_of_a_host_are_seen_with_whose_they_are_and_on_what(folder: Path) -> None:
+    locks.take(["aa"], "one", "ops@laptop", 60.0, target="staging")
+    locks.take(["bb"], "two", "eve@desk", -1.0, target="other")
+    assert {"lost": []} == locks.renew(["aa"], "one", "ops@laptop", 60.0, target="staging")
+    assert [
+        ("aa", "one", "ops@laptop", "staging", True),
+        ("bb", "two", "eve@desk", "other", False),
+    ] == [(one["key"], one["run"], one["owner"], one["target"], one["live"]) for one in locks.seen()]
+    for run in ("one", "two"):
+        locks.release(["aa", "bb"], run)
+    assert [] == locks.seen()
+    assert not folder.exists()
+
+
 def test_renewing_keeps_since_when_and_brings_back_what_vanished(folder: Path) -> None:
     take(["aa"], "one")
     before = locks.seen(["aa"])[0]

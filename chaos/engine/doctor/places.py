@@ -10,15 +10,16 @@ import msgspec
 from chaos.engine.cleaning import STANDING
 from chaos.engine.doctor.row import Row, State
 from chaos.engine.hosts.host import HostLost, HostTrouble
-from chaos.engine.hosts.lock import Lock, lock_keys
+from chaos.engine.hosts.lock import lock_keys
 from chaos.engine.hosts.remote import Remote
-from chaos.engine.leftovers import Item
+from chaos.engine.leftovers import Item, living_runs, locks_at
 from chaos.engine.probes.http import transport_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from chaos.engine.hosts import Host, Hosts
+    from chaos.engine.hosts.lock import Lock
     from chaos.model.target import Target
 
 ASK_S = 30.0
@@ -33,8 +34,11 @@ def look(host: Host, target: Target, hosts: Hosts, *, again: str) -> Iterator[Ro
     if isinstance(host, Remote):
         yield from _reached(host)
     try:
-        yield _lock(host, target, hosts)
-        yield from _left(host, again)
+        keys = next((keys for at, keys in lock_keys(target, hosts) if at is host), [])
+        locks = locks_at(host)
+        mine = [lock for lock in locks if lock.key in keys]
+        yield _lock(host, mine)
+        yield from _left(host, again, {lock.run for lock in mine}, locks)
         yield from _lacks(host, loads=host is hosts.load)
         if host is hosts.load and host.remote:
             yield _lacking_here()
@@ -56,9 +60,7 @@ def _reached(host: Remote) -> Iterator[Row]:
         yield Row.ok(host.label, "clock", said)
 
 
-def _lock(host: Host, target: Target, hosts: Hosts) -> Row:
-    keys = next((keys for at, keys in lock_keys(target, hosts) if at is host), [])
-    locks = msgspec.convert(host.call_now("lock.seen", keys=keys), list[Lock]) if keys else []
+def _lock(host: Host, locks: Sequence[Lock]) -> Row:
     live = [lock for lock in locks if lock.live]
     if live:
         fix = "wait for it, or take it with --steal-lock REASON"
@@ -67,7 +69,7 @@ def _lock(host: Host, target: Target, hosts: Hosts) -> Row:
     return Row.ok(host.label, "lock", f"free{dead}")
 
 
-def _left(host: Host, again: str) -> Iterator[Row]:
+def _left(host: Host, again: str, holders: Collection[str], locks: Sequence[Lock]) -> Iterator[Row]:
     said = host.call_now("sweep", timeout_s=ASK_S, dry=True, runs=[])
     items = msgspec.convert(said, list[Item])
     left = [item for item in items if not item.lives]
@@ -76,9 +78,11 @@ def _left(host: Host, again: str) -> Iterator[Row]:
         state = State.REFUSED if item.kind in STANDING else State.NOTE
         yield Row(host.label, "leftover", state, told, f"pdchaos sweep --target {again}")
     if not left:
-        living = sorted({item.run for item in items})
-        more = f" (there is what belongs to the run {', '.join(living)}, which lives)" if living else ""
-        yield Row.ok(host.label, "leftovers", f"none{more}")
+        yield Row.ok(host.label, "leftovers", "none")
+    items += [Item("lock", lock.run, "", lives=True, gone=False, why="") for lock in locks if lock.live]
+    for run in living_runs(host, items, locks, holders):
+        if not run.ours:
+            yield Row.ok(host.label, "other run", f"{run.who}: it lives, and is left alone")
 
 
 def _lacks(host: Host, *, loads: bool) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import getpass
 import hashlib
 import platform
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,16 +29,23 @@ RENEW_S = 20.0
 class Lock(msgspec.Struct, frozen=True):
     """Who uses a server. Seconds are of that host's clock, since the epoch."""
 
+    key: str  # which server's it is
     run: str
     owner: str
+    target: str  # as its user calls it
     since_s: float
     until_s: float
     live: bool
 
     @property
+    def who(self) -> str:
+        """For people, like `told`."""
+        return f"run {self.run} of {self.owner} on {self.target or '?'}, since {utc(self.since_s)}"
+
+    @property
     def told(self) -> str:
         """For people; never for a journal, because it names a machine."""
-        return f"run {self.run} of {self.owner}, since {_utc(self.since_s)}, renewed until {_utc(self.until_s)}"
+        return f"{self.who}, renewed until {utc(self.until_s)}"
 
 
 class _Taken(msgspec.Struct, frozen=True):
@@ -65,7 +72,7 @@ class TargetLock:
     def __init__(self, target: Target, hosts: Hosts, run_id: str) -> None:
         self._name = target.name
         self._run = run_id
-        self._owner = owner()
+        self._us: dict[str, Any] = {"run": run_id, "owner": owner(), "target": target.name, "ttl_s": TTL_S}
         self._places = lock_keys(target, hosts)
         self._mine: list[tuple[Host, list[str]]] = []
 
@@ -85,9 +92,7 @@ class TargetLock:
 
     def _take_at(self, host: Host, keys: list[str], steal: str) -> list[str]:
         try:
-            said = host.call_now(
-                "lock.take", keys=keys, run=self._run, owner=self._owner, ttl_s=TTL_S, steal=bool(steal)
-            )
+            said = host.call_now("lock.take", keys=keys, steal=bool(steal), **self._us)
         except HostTrouble as trouble:
             raise Refused(
                 f"the lock of {self._name} cannot be taken on {host.label}: {trouble.text}",
@@ -115,7 +120,7 @@ class TargetLock:
             await asyncio.sleep(RENEW_S)
             for host, keys in self._mine:
                 try:
-                    said = await host.call("lock.renew", keys=keys, run=self._run, owner=self._owner, ttl_s=TTL_S)
+                    said = await host.call("lock.renew", keys=keys, **self._us)
                 except (HostTrouble, HostLost):
                     continue  # what a lost host means for the run is for others to say; next time it may answer
                 if taken := msgspec.convert(said, _Renewed).lost:
@@ -147,5 +152,6 @@ def _key(url: str) -> str:
     return hashlib.sha256(url.rstrip("/").lower().encode()).hexdigest()[:16]
 
 
-def _utc(seconds: float) -> str:
+def utc(seconds: float) -> str:
+    """A moment for people."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
