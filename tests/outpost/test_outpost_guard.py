@@ -231,17 +231,19 @@ def test_a_fault_whose_guard_was_killed_is_found_and_taken_back(records: Path) -
         assert [("fault", "run1", False, True)] == told(sweep.sweep())
         assert (False, False) == (stopped(process), records.exists())
         assert [] == sweep.sweep()
+        assert {"undone": []} == guards.release(one["name"])
 
 
 def test_a_fault_of_a_run_that_lives_is_left_alone_unless_somebody_says_so(records: Path) -> None:
     with staying() as process:
-        armed(process)
+        one = armed(process)
         stop(process)
         assert [("fault", "run1", True, False)] == told(sweep.sweep())
         assert [("fault", "run1", True, False)] == told(sweep.sweep(runs=["another"]))
         assert stopped(process)
         assert [("fault", "run1", False, True)] == told(sweep.sweep(runs=["run1"]))
         assert (False, False) == (stopped(process), records.exists())
+        assert {"stood": False} == guards.disarm(one["name"])
 
 
 def test_a_fault_from_before_the_last_boot_is_only_forgotten(records: Path) -> None:

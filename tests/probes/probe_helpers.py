@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 SETTLE_TURNS = 50
+PATIENCE_S = 60.0
+"""Nothing takes this long, but on a machine that starves."""
 
 
 async def settle() -> None:
@@ -73,7 +75,7 @@ class Recorder:
         return [event for event in self.events if isinstance(event, kind)]
 
 
-async def until(condition: Callable[[], object], within_s: float = 10.0) -> None:
+async def until(condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Wait for something that another task, thread or process does."""
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 - other threads and processes set no event of ours

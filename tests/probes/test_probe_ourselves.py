@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import os
 import socket
 import threading
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 from probe_helpers import Recorder, VirtualClock, settle, until
@@ -60,18 +63,23 @@ async def test_a_blocked_loop_shows_as_lag(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_the_reference_canary_passes_on_the_same_client_and_is_told_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(ourselves, "REFERENCE_DEADLINE_S", 60.0)
     monkeypatch.setattr(ourselves, "REFERENCE_S", 0.02)
     monkeypatch.setattr(ourselves, "REPORT_S", 0.2)
     emit = Recorder()
+
+    def told() -> list[HarnessHealth]:
+        return [event for event in emit.of(HarnessHealth) if event.reference_ok is not None]
+
     async with make_http() as http:
         run = asyncio.create_task(OurselvesProbe(http=http, emit=emit, clock=SystemClock(), run_id="r").run())
-        await until(lambda: emit.of(HarnessHealth))
+        await until(told)
         run.cancel()
         await asyncio.wait([run])
     ended = [event for event in emit.of(RequestEnded) if event.ended_by != "harness"]
     assert {("reference", "reference", True, 1)} == {(e.kind, e.path, e.ok, e.tokens) for e in ended}
     assert emit.of(RequestStarted)[0].req.startswith("reference-")
-    assert (True, True) == (emit.of(HarnessHealth)[0].reference_ok, emit.of(HarnessHealth)[0].reference_ms > 0)
+    assert (True, True) == (told()[0].reference_ok, told()[0].reference_ms > 0)
 
 
 async def test_a_reference_that_hangs_is_no_proof_that_we_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +91,7 @@ async def test_a_reference_that_hangs_is_no_proof_that_we_are_well(monkeypatch: 
         monkeypatch.setattr(ReferenceServer, "url", f"http://127.0.0.1:{silent.getsockname()[1]}/")
         async with make_http() as http:
             run = asyncio.create_task(OurselvesProbe(http=http, emit=emit, clock=SystemClock(), run_id="r").run())
-            await until(lambda: any(event.reference_ok is not None for event in emit.of(HarnessHealth)), within_s=60.0)
+            await until(lambda: any(event.reference_ok is not None for event in emit.of(HarnessHealth)))
             run.cancel()
             await asyncio.wait([run])
     assert {None, False} >= {event.reference_ok for event in emit.of(HarnessHealth)}
@@ -103,6 +111,20 @@ def test_the_reference_server_binds_loopback_and_leaves_no_thread_behind() -> No
         client.sendall(b"nonsense\r\n\r\n")
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
     assert "reference" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_connections_that_come_with_the_end_are_closed_too() -> None:
+    with contextlib.ExitStack() as clients, warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with ReferenceServer() as server:
+            held = threading.Event()
+            server._loop.call_soon_threadsafe(held.wait)  # until both have come, so that it finds them at once
+            for _ in range(2):
+                clients.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            server._loop.call_soon_threadsafe(server._stop.set)
+            held.set()
+        gc.collect()
+    assert [] == said
 
 
 async def test_every_host_is_asked_how_long_its_processes_waited() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Self
+from typing import Self, cast
 
 _REPLY = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
@@ -67,22 +67,48 @@ class ReferenceServer:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        server = await asyncio.start_server(_answer, "127.0.0.1", 0, limit=MAX_HEAD_BYTES)
-        async with server:
-            self.port = server.sockets[0].getsockname()[1]
-            self._loop = asyncio.get_running_loop()
-            self._ready.set()
-            await self._stop.wait()
+        held: set[asyncio.Transport] = set()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _Answer(held), "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._loop = loop
+        self._ready.set()
+        await self._stop.wait()
+        while coming := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(coming)  # each accepts a connection, which a server that is closed loses
+        server.close()
+        for transport in held:
+            transport.abort()
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = next((line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b":0")
-        await reader.readexactly(int(length.partition(b":")[2]))
-        writer.write(_REPLY)
-        await writer.drain()
-    except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
-        pass  # not a canary of ours; IncompleteReadError is an EOFError
-    finally:
-        writer.close()
+class _Answer(asyncio.Protocol):
+    """One connection. No task of its own: one that came with our end would never begin, and never close it."""
+
+    def __init__(self, held: set[asyncio.Transport]) -> None:
+        self._held = held
+        self._got = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._held.add(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        try:
+            if _whole(self._got):
+                self._transport.write(_REPLY)
+                self._transport.close()
+        except ValueError:  # not a canary of ours
+            self._transport.close()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._held.discard(self._transport)
+
+
+def _whole(request: bytes) -> bool:
+    """Whether nothing of it is missing; raises ValueError for what is no request."""
+    head, ended, body = request.partition(b"\r\n\r\n")
+    if len(head) > MAX_HEAD_BYTES:
+        raise ValueError
+    length = next((line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b":0")
+    return bool(ended) and len(body) >= int(length.partition(b":")[2])
