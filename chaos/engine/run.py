@@ -310,7 +310,7 @@ class Run:
             kit.probes.hurry(on=False)
             await self._or_stop(kit.fleet.start_groups())
             all_fired = await self._or_stop(self._play_steps(kit, cycle))
-            self._enter("recovery")
+            self._enter("recovery" if recovery(self._facts, self._clock.now_ns()).disrupted else "watching")
             kit.probes.hurry(on=True)
             if not await self._or_stop(self._watch()):
                 return False

@@ -189,6 +189,7 @@ def _healthy(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str
     worst = [
         f"{span(max(run.recovered_s or 0.0 for run in case.runs if run.window is window))} {window.after}"
         for window in case.windows
+        if window.disrupted
     ]
     return f"every path served again within {listed(worst)} and to the end"
 

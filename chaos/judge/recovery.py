@@ -34,6 +34,7 @@ class Recovery:
 
     recovered: bool  # every path passes again, often and long enough in a row; False when there is no path to ask
     paths: tuple[PathRecovery, ...]
+    disrupted: bool  # something was broken; else there is nothing to recover from, and the same is asked of all paths
     missing: tuple[str, ...] = ()  # once all paths pass: workers that do not take fresh requests, as far as is known
 
     @property
@@ -59,10 +60,10 @@ def recovery(facts: Facts, now_ns: int) -> Recovery:
     down = down_by_us(facts)
     paths = tuple(_of(run) for run in expected(facts, runs, down)[0])
     if not paths or not all(path.recovered for path in paths):
-        return Recovery(recovered=False, paths=paths)
+        return Recovery(recovered=False, paths=paths, disrupted=window.disrupted)
     workers = worker_runs(facts, window, out_of_reach(facts, window, down)) if found else ()
     missing = tuple(run.node for run in workers if run.part in (Part.LOST, Part.UNDECIDED))
-    return Recovery(recovered=not missing, paths=paths, missing=missing)
+    return Recovery(recovered=not missing, paths=paths, disrupted=window.disrupted, missing=missing)
 
 
 def _of(run: PathRun) -> PathRecovery:

@@ -117,7 +117,8 @@ def _path(run: PathRun) -> PathVerdict:
         late=run.number(Fate.LATE),
         failed=run.number(Fate.FAILED),
         unfinished=run.number(Fate.UNFINISHED),
-        recovered_s=run.recovered_s,
+        recovered_s=run.recovered_s if run.window.disrupted else None,
+        after=run.window.after,
         note=note,
     )
 

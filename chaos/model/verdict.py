@@ -48,16 +48,17 @@ class Cause(Part, frozen=True, kw_only=True):
 
 
 class PathVerdict(Part, frozen=True, kw_only=True):
-    """How fresh requests fared on one path after the last fault."""
+    """How fresh requests fared on one path after the last fault, or since the load began where none struck."""
 
     path: str
     serves: Answer
-    canaries: int = 0  # begun after the last fault
+    canaries: int = 0  # begun since then
     passed: int = 0  # in time
     late: int = 0  # completed after their deadline
     failed: int = 0
     unfinished: int = 0
-    recovered_s: float | None = None  # after the last fault
+    recovered_s: float | None = None  # after the last fault; None, too, where nothing was broken
+    after: str = ""  # since when: "after wave 1", "since load began"
     note: str = ""
 
 

@@ -75,7 +75,7 @@ def summary_md(verdict: Verdict) -> str:
             "",
         ]
     lines += rows(
-        ["path", "serves", "fresh requests after the last fault"],
+        ["path", "serves", f"fresh requests {text(words.after_words(verdict))}"],
         (
             [text(path.path), _answer(words.met_look(path.serves)), text(words.path_words(path))]
             for path in verdict.paths

@@ -116,7 +116,7 @@ def mark(look: words.Look) -> Html:
 
 
 def paths(verdict: Verdict) -> Html:
-    """How fresh requests fared on each path after the last fault."""
+    """How fresh requests fared on each path after the last fault, or since the load began where none struck."""
     rows = []
     for path in verdict.paths:
         look = words.met_look(path.serves)
@@ -131,7 +131,7 @@ def paths(verdict: Verdict) -> Html:
     )
     if not rows:
         body = h("p", "No path was examined.", cls="quiet")
-    return section("paths", "Fresh requests after the last fault", body)
+    return section("paths", f"Fresh requests {words.after_words(verdict)}", body)
 
 
 def waves(verdict: Verdict) -> Html:

@@ -31,6 +31,7 @@ _ASCII = {
 ROUTINE_LOOKS = ("baseline", "end")
 DOT = " \u00b7 "
 IMPORTED = "imported evidence"
+AFTER = "after the last fault"
 CENSUS_PHASES = ("connecting", "waiting", "streaming", "thinking", "done", "none")
 
 
@@ -203,7 +204,7 @@ def cause_reference(cause: Cause) -> str:
 
 
 def path_words(path: PathVerdict) -> str:
-    """What fresh requests did on a path after the last fault."""
+    """What fresh requests did on a path after the last fault, or since the load began where none struck."""
     parts = [f"{path.passed} of {count(path.canaries, 'canary', 'canaries')} in time"]
     parts += [f"{n} {word}" for n, word in ((path.late, "late"), (path.failed, "failed")) if n]
     if path.unfinished:
@@ -211,8 +212,13 @@ def path_words(path: PathVerdict) -> str:
     if path.recovered_s is not None:
         parts.append(f"recovered after {span(path.recovered_s)}")
     if not path.canaries:
-        parts = ["no canary begun after the last fault"]
+        parts = [f"no canary begun {path.after or AFTER}"]
     return clean(", ".join([*parts, path.note] if path.note else parts))
+
+
+def after_words(verdict: Verdict) -> str:
+    """Since when fresh requests are counted: after the last fault, or since the load began where none struck."""
+    return clean(next((path.after for path in verdict.paths if path.after), AFTER))
 
 
 def size(number: int) -> str:

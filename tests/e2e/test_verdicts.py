@@ -88,6 +88,8 @@ def test_a_soak_and_a_ctrl_c_never_send_the_fatal_abort(pdchaos, kept_lab) -> No
     pdchaos.reports = pdchaos.reports.with_name("soak")
     ran = pdchaos.run("soak-no-fault", "--target", str(lab.target))
     assert (0, "healthy") == (ran.code, ran.verdict["outcome"])
+    phases = [event["phase"] for event in ran.events if event["type"] == "phase.entered"]
+    assert ["baseline", "load", "watching"] == phases[:3]  # nothing was broken: there is no recovery to wait for
     assert lab.serves()
 
 

@@ -326,7 +326,7 @@ def test_the_live_rule_says_recovered_only_where_the_verdict_finds_that_the_path
     verdict = judge(told.finish())
     if live.recovered:
         expected = [path for path in verdict.paths if path.serves is not Answer.NOT_APPLICABLE]
-        assert all(path.recovered_s is not None for path in expected)
+        assert all(path.recovered_s is not None if live.disrupted else path.passed for path in expected)
         # A worker that its router has lost is told only by more requests than a path needs to show that it passes.
         assert verdict.wedge is None or not verdict.wedge.paths
 

@@ -828,3 +828,25 @@ def test_a_health_check_that_got_no_answer_once_does_not_make_a_wedge_loud():
         silent(200, 503, 200),
         silent(200, 200, None),
     ]
+
+
+@pytest.mark.parametrize(
+    "undisturbed",
+    [
+        pytest.param(the_wave_was_never_fired, id="no wave came"),
+        pytest.param(lambda: play(plan=plan(faults=())).load().recovered().finish(), id="none was planned"),
+    ],
+)
+def test_where_nothing_was_broken_nothing_recovered(undisturbed):
+    verdict = judge(undisturbed())
+    assert [(None, "since load began")] == [(path.recovered_s, path.after) for path in verdict.paths]
+    assert Answer.NOT_APPLICABLE == next(f.answer for f in verdict.findings if f.id == "recovered-in-time")
+    told = [verdict.headline, *verdict.reasons, *(e.text for f in verdict.findings for e in f.evidence)]
+    assert [] == [text for text in told if "recovered" in text or "passes again" in text]
+
+
+def test_only_waves_that_struck_were_recovered_from():
+    second = msgspec.structs.replace(PLAN.faults[0], cycles=(2,))
+    told = play(plan=plan(cycles=2, faults=(second,))).load().recovered().load().wave().recovered()
+    verdict = judge(told.finish())
+    assert "HEALTHY: every path served again within 0.4 s after wave 2 and to the end" == verdict.headline

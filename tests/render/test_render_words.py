@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chaos.model.outcomes import Answer
+from chaos.model.verdict import PathVerdict
 from chaos.render import words
 from chaos.render.thin import even, thin, unbroken
 
@@ -74,3 +76,10 @@ def test_a_line_is_broken_where_nobody_looked():
     assert [(0, 3), (3, 5)] == unbroken([0.0, 0.5, 1.0, 20.0, 20.5], 3.0)
     assert [(0, 3)] == unbroken([0.0, 30.0, 60.0], 3.0)
     assert [(0, 0)] == unbroken([], 3.0)
+
+
+@pytest.mark.parametrize(
+    ("expected", "after"), [("no canary begun after the last fault", ""), ("no canary begun since x", "since x")]
+)
+def test_a_path_that_nobody_asked_says_since_when(expected, after):
+    assert expected == words.path_words(PathVerdict(path="routed", serves=Answer.UNKNOWN, after=after))

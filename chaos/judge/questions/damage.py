@@ -50,7 +50,8 @@ def _processes_known(case: Case) -> Answered:
     anchor = case.last_window.anchor_ns if case.last_window else 0
     unseen = [n for n in wanted if not any(look.t_ns >= anchor for look in facts.processes.get(n, ()))]
     if unseen:
-        return unknown(fact(f"nobody looked at the process of {listed(unseen)} after the last fault"))
+        after = case.last_window.after if case.last_window else "at all"
+        return unknown(fact(f"nobody looked at the process of {listed(unseen)} {after}"))
     return yes(fact(f"the processes of {listed(wanted)} were looked at to the end"))
 
 

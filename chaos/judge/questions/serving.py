@@ -130,6 +130,8 @@ def _recovered_in_time(case: Case) -> Answered:
         return no(*map(_fared, slow), outcome=Outcome.SLOW_RECOVERY)
     if any(run.state is not State.SERVES for run in case.runs):
         return unknown(fact("not every path serves again, or not every path is known to"))
+    if not any(run.window.disrupted for run in case.runs):
+        return not_applicable(fact("nothing was broken, so nothing had to recover"))
     return yes(*map(_fared, case.runs))
 
 
