@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from chaos.model.failures import failure_words
 from chaos.render import words
 from chaos.render.metrics import short_name
 from chaos.render.plain import PlainLines
@@ -193,7 +194,8 @@ def _canary(name: str, path: PathWatch, now_ns: int) -> Text:
     elif path.last_s is None:
         line.append("waiting for the first answer", style="dim")
     elif path.last_error:
-        line.append(f"failed after {words.span(path.last_s)}: {words.one_line(path.last_error, 20)}", style=style)
+        why = words.one_line(failure_words(path.last_error), 40)
+        line.append(f"failed after {words.span(path.last_s)}: {why}", style=style)
     else:
         line.append(f"{words.span(path.last_s)}, {path.in_a_row} in a row", style=style)
     return line

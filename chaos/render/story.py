@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from chaos.model import events as ev
+from chaos.model.failures import failure_words
 from chaos.render import words
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Story:
             case ev.RequestEnded() if (
                 event.kind == "load" and event.ended_by == "harness" and self._news("hang-up", "", event.error)
             ):
-                yield "load", f"a request was hung up by us, no fault planned it: {event.error}", "warn"
+                yield "load", f"a request ended by our doing, no fault planned it: {failure_words(event.error)}", "warn"
             case ev.LoadTold():
                 yield "load", whole_load(event), "warn" if event.failed else "plain"
             case ev.Liveness():
@@ -153,7 +154,7 @@ class Story:
             return
         took = words.span(((event.last_ns or event.t_ns) - (event.sent_ns or event.t_ns)) / 1e9)
         if self._news("canary", event.path, "green" if event.ok else "red"):
-            why = event.error or f"ended by {event.ended_by}"
+            why = failure_words(event.error) or f"ended by {event.ended_by}"
             good, bad = f"green: answered in {took}", f"RED after {took}: {why} {event.detail}"
             yield "canary", f"{event.path} {good if event.ok else bad}", "good" if event.ok else "bad"
 

@@ -45,10 +45,12 @@ def late_with_progress_only() -> list[ev.AnyEvent]:
     return told.go(20).finish()
 
 
-def users_failed(*, failures: int = 3, ended_by: ev.EndedBy = "server", when: str = "load") -> list[ev.AnyEvent]:
+def users_failed(
+    *, failures: int = 3, error: str = "status", ended_by: ev.EndedBy = "server", when: str = "load"
+) -> list[ev.AnyEvent]:
     told = play().load()
 
-    def user(n: int, error: str = "") -> None:
+    def user(n: int, failure: str = "") -> None:
         sent = told.ns(told.now)
         told.tell(ev.RequestStarted(t_ns=0, req=f"u{n}", kind="load", path="routed", intended_ns=sent, sent_ns=sent))
         told.go(1)
@@ -59,8 +61,8 @@ def users_failed(*, failures: int = 3, ended_by: ev.EndedBy = "server", when: st
                 kind="load",
                 path="routed",
                 sent_ns=sent,
-                error=error,
-                ended_by=ended_by if error else "server",
+                error=failure,
+                ended_by=ended_by if failure else "server",
             )
         )
 
@@ -69,7 +71,7 @@ def users_failed(*, failures: int = 3, ended_by: ev.EndedBy = "server", when: st
     if when == "wave":
         told.wave()
     for n in range(4, 4 + failures):
-        user(n, "status")
+        user(n, error)
     if when != "wave":
         told.go(1).wave()
     return told.recovered().finish()
@@ -119,7 +121,13 @@ def test_what_one_question_alone_notices(question):
 def test_users_that_failed_where_no_fault_explains_it_are_never_health(ended_by: ev.EndedBy):
     verdict = judge(users_failed(ended_by=ended_by))
     assert Outcome.INCONCLUSIVE == verdict.outcome
-    assert any("3 of 7 user requests failed where no fault explains it: 3 x status" in why for why in verdict.reasons)
+    why = "3 of 7 user requests failed where no fault explains it: 3 times an error was answered"
+    assert why in verdict.reasons
+
+
+def test_users_whose_way_we_lost_are_told_so_in_words():
+    verdict = judge(users_failed(error="way", ended_by="harness"))
+    assert any("explains it: 3 times our own way to the target broke" in why for why in verdict.reasons)
 
 
 def test_users_that_failed_in_the_reach_of_a_wave_are_no_doubt_and_those_it_killed_neither():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import count, ns
+from chaos.model.failures import failure_words
 from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _touched(case: Case, window: Window) -> list[tuple[int, int]]:
 def _why(failed: list[LoadRequest]) -> str:
     causes = Counter((request.error, request.detail) for request in failed)
     (error, detail), times = min(causes.items(), key=lambda item: (-item[1], item[0]))
-    return f"{times} x {error}" + (f" ({detail[:120]})" if detail else "")
+    return f"{count(times, 'time')} {failure_words(error)}" + (f" ({detail[:120]})" if detail else "")
 
 
 USERS = (Question("users-served", "Were the load's own requests served, apart from what a fault hit?", _users_served),)
