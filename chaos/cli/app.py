@@ -242,14 +242,23 @@ def sweep(
     target: Annotated[str, typer.Option("--target", "-t", metavar="TARGET", help="A target file.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only look.")] = False,
     steal_lock: StealOpt = None,
+    forget: Annotated[
+        str, typer.Option("--forget", metavar="ID", help="Only remove this record of a fault; undo nothing.")
+    ] = "",
+    because: Annotated[str, typer.Option("--because", metavar="REASON", help="Why it is forgotten.")] = "",
 ) -> None:
     """Find what runs left on a target's hosts (faults, processes, rules, locks) and take it back.
 
-    What belongs to a run that lives is left alone; --steal-lock takes that, too, and says why. Exit code 0 when nothing
-    is left, 8 when something is or a host cannot be asked.
+    What belongs to a run that lives is left alone; --steal-lock says why what holds this target's lock is not. What
+    cannot be taken back is told with what to do by hand; --forget then removes its record, at your risk. Exit code 0
+    when nothing is left, 8 when something is or a host cannot be asked.
     """
-    from chaos.cli.sweeping import sweep_target  # noqa: PLC0415
+    from chaos.cli.sweeping import forget_record, sweep_target  # noqa: PLC0415
 
+    if bool(forget) != bool(because.strip()) or (forget and (dry_run or steal_lock)):
+        raise typer.BadParameter("--forget ID takes --because REASON, and nothing else but --target")
+    if forget:
+        raise typer.Exit(forget_record(target, forget, because))
     raise typer.Exit(sweep_target(target, dry=dry_run, steal=steal_lock or ""))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -12,35 +13,56 @@ from chaos.cli.boundary import complain, interruptible, tell
 from chaos.cli.launch import sigterm_is_ctrl_c
 from chaos.cli.targets import note, open_target
 from chaos.engine.hosts import Hosts
-from chaos.engine.leftovers import Swept, sweep
+from chaos.engine.leftovers import Swept, forget, sweep
+from chaos.engine.secrets import concealed
 from chaos.model.errors import UsageError
 from chaos.model.outcomes import ExitCode
 
 if TYPE_CHECKING:
-    from chaos.engine.leftovers import Item
+    from chaos.engine.leftovers import Item, Leftover
+    from chaos.model.target import Target
 
 
 def sweep_target(reference: str, *, dry: bool, steal: str) -> int:
     """Sweep every host of a target file; 0 when nothing is left, 8 when something is, or nobody knows."""
-    target = open_target(reference, ()).standing
-    if target is None:
-        raise UsageError(
-            "a lab of a run's own ends with the run, and leaves nothing to sweep", hint="--target takes a target file"
-        )
+    target = _standing(reference)
     with interruptible(), sigterm_is_ctrl_c():
         hosts, failures = Hosts.reach(target, note)
         with closing(hosts):
             for error in dict.fromkeys(failures.values()):
                 tell(error)
             swept = sweep(target, hosts, note, dry=dry, also_living=bool(steal))
-    _show(swept, dry=dry)
+    _show(swept, dry=dry, again=reference)
     for line in swept.unknown:
         complain(f"what is left there is unknown: {line}")
     clean = not (swept.left or swept.unknown or failures)
     return int(ExitCode.AS_EXPECTED if clean else ExitCode.CLEANUP_INCOMPLETE)
 
 
-def _show(swept: Swept, *, dry: bool) -> None:
+def forget_record(reference: str, name: str, reason: str) -> int:
+    """Remove the record of a fault that nothing can undo, for a reason, and say that it is at the user's risk."""
+    target = _standing(reference)
+    with interruptible(), sigterm_is_ctrl_c():
+        hosts, failures = Hosts.reach(target, note)
+        with closing(hosts):
+            for error in dict.fromkeys(failures.values()):
+                tell(error)
+            gone = forget(hosts, name)
+    print(concealed(f"removed {gone.path} on {gone.host}: {gone.text}"))  # noqa: T201
+    complain(f"{name} is forgotten ({reason}): nothing was undone, and what it broke may still stand, at your risk")
+    return int(ExitCode.AS_EXPECTED)
+
+
+def _standing(reference: str) -> Target:
+    target = open_target(reference, ()).standing
+    if target is None:
+        raise UsageError(
+            "a lab of a run's own ends with the run, and leaves nothing to sweep", hint="--target takes a target file"
+        )
+    return target
+
+
+def _show(swept: Swept, *, dry: bool, again: str) -> None:
     console = Console(highlight=False, markup=False)
     if not swept.found:
         console.print("nothing of ours was left behind" if swept.living else "nothing of ours was found")
@@ -49,11 +71,28 @@ def _show(swept: Swept, *, dry: bool) -> None:
         for one in swept.found:
             table.add_row(one.host, one.item.run, _what(one.item), _now(one.item, dry=dry))
         console.print(table)
+    for one in swept.found:
+        _tell_how(one, again, console)
     for run in swept.living:
         things = f"{run.things} thing{'s' if run.things > 1 else ''}"
         console.print(f"left alone on {run.host}: {things} of {run.who}", soft_wrap=True)
         whose = "it holds the lock of this target: --steal-lock REASON takes all of it"
         console.print(f"  it lives, and {whose if run.ours else 'is not of this target'}", soft_wrap=True)
+
+
+def _tell_how(one: Leftover, again: str, console: Console) -> None:
+    """What a person can do about what stays."""
+    if one.item.gone or not one.item.by_hand:
+        return
+    console.print(f"to do by hand on {one.host} about {_what(one.item)}:", soft_wrap=True)
+    for line in one.item.by_hand:
+        console.print(f"    {line}", soft_wrap=True)
+    if one.item.record:
+        console.print(
+            f"  {one.item.record} says what stands there; once it does not, or never mind, have it forgotten:"
+        )
+        words = ["pdchaos", "sweep", "--target", again, "--forget", one.item.name, "--because"]
+        console.print(f"    {shlex.join(words)} REASON", soft_wrap=True)
 
 
 def _what(item: Item) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from chaos.engine.hosts.host import HostLost, HostTrouble
 from chaos.engine.hosts.lock import Lock, lock_keys, utc
+from chaos.model.errors import Refused, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -30,6 +32,13 @@ class Item(msgspec.Struct, frozen=True):
     gone: bool  # it was taken back now
     why: str  # why it was not
     since_s: float = 0.0  # of the host's clock, since the epoch; 0 where nobody knows
+    record: str = ""  # the file there that says how a fault is undone
+    by_hand: tuple[str, ...] = ()  # what a person may type there about what is not gone
+
+    @property
+    def name(self) -> str:
+        """What `forget` takes."""
+        return PurePosixPath(self.record).stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +104,36 @@ def sweep(
             found += [Leftover(host.label, item) for item in items if not item.lives]
             living += living_runs(host, items, everywhere, holders)
     return Swept(tuple(found), tuple(living), tuple(unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A record that was removed from a host though nothing was undone."""
+
+    host: str
+    path: str
+    text: str
+
+
+def forget(hosts: Hosts, name: str) -> Forgotten:
+    """Remove a record (`Item.name`) on whichever host has it, and undo nothing.
+
+    Raises UsageError where no host has it, Refused while its guard is at work there.
+    """
+    elsewhere: list[str] = []
+    for host in hosts.all:
+        try:
+            said = host.call_now("sweep.forget", name=name)
+        except HostTrouble as trouble:
+            if trouble.kind != "missing":
+                raise Refused(f"{host.label}: {trouble.text}", hint="it was not forgotten") from None
+            elsewhere += [f"{one} on {host.label}" for one in trouble.text.split(", ") if one]
+        except HostLost as lost:
+            elsewhere.append(f"nobody knows which on {host.label}: {lost}")
+        else:
+            return Forgotten(host.label, **said)
+    hint = f"there are: {', '.join(elsewhere)}" if elsewhere else "there is no record on any of them"
+    raise UsageError(f"no host that was reached has a record {name}", hint=hint)
 
 
 def locks_at(host: Host) -> list[Lock]:

@@ -52,6 +52,11 @@ def lives(named: str) -> bool:
     return namespace != _namespace() or (found is not None and not found.gone)
 
 
+def is_of_here(named: str) -> bool:
+    """Whether whoever is named so is, or was, in our own namespace of pids."""
+    return named.count(":") == 2 and named.rpartition(":")[2] == _namespace()
+
+
 def _namespace() -> str:
     try:
         return Path("/proc/self/ns/pid").readlink().name.strip("pid:[]")

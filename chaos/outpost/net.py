@@ -21,8 +21,6 @@ FILTERED = ("partition", "port-block", "loss")
 SHAPED = ("rate", "delay")
 NET_ADMIN = 12
 """The number of CAP_NET_ADMIN (linux/capability.h)."""
-GONE = [0, 1, 2]
-"""What `tc` ends with when there is nothing (any more) to delete: 1 without the device, 2 without the qdisc."""
 
 
 def plan(
@@ -58,7 +56,7 @@ def plan(
         netfilter.would_work(text)
         return {
             "steps": [{"argv": ["nft", "-f", "-"], "stdin": text}],
-            "undo": [{"argv": ["nft", "delete", "table", "inet", table], "ok": GONE[:2]}],
+            "undo": [{"argv": ["nft", "delete", "table", "inet", table], "gone": {"table": table}}],
             "watch": {"table": table},
         }
     shape = shaping.leaf(bit_per_s=bit_per_s, delay_ms=delay_ms, jitter_ms=jitter_ms)
@@ -69,7 +67,7 @@ def plan(
     made = [argv for device, towards in by_device.items() for argv in shaping.steps(device, towards, keep, shape)]
     return {
         "steps": [{"argv": argv} for argv in made],
-        "undo": [{"argv": shaping.undoing(device), "ok": GONE} for device in by_device],
+        "undo": [{"argv": shaping.undoing(device), "gone": {"qdisc": device}} for device in by_device],
         "watch": {"devices": list(by_device)},
     }
 

@@ -84,6 +84,15 @@ def would_work(text: str) -> None:
         raise Trouble("kernel", f"this kernel refuses such rules: {commands.complaint(done)}")
 
 
+def is_gone(table: str) -> bool:
+    """Whether the kernel says for certain that there is no such table."""
+    try:
+        done = commands.run(["nft", "list", "tables", "inet"])
+    except Trouble:
+        return False
+    return done.returncode == 0 and f"table inet {table}" not in done.stdout.splitlines()
+
+
 def counters(table: str) -> dict[str, int]:
     """Packets that each kind of rule met (`seen-in`, `dropped-out`, `ssh-in`). Raises Trouble `gone`."""
     done = commands.run(["nft", "list", "table", "inet", table])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import socket
 from typing import TYPE_CHECKING
 
 from chaos.outpost import commands
@@ -125,6 +126,15 @@ def root_of(device: str) -> tuple[str, str]:
         if place == "root":
             return kind, handle
     return "", ""
+
+
+def is_gone(device: str) -> bool:
+    """Whether certainly no qdisc of ours is at the root of an interface, or there is no such interface."""
+    try:
+        there = device in {name for _, name in socket.if_nameindex()}
+        return not there or root_of(device)[1] != ROOT
+    except (OSError, Trouble):
+        return False
 
 
 def must_be_free(device: str) -> None:

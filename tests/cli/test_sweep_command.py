@@ -146,15 +146,36 @@ sweep()
     assert (0, True) == (again["code"], again["out"].startswith("nothing of ours was left behind")), again
 
 
-def test_what_cannot_be_taken_back_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_what_cannot_be_taken_back_is_told_with_its_reason_and_forgotten_for_a_reason(tmp_path: Path) -> None:
     play = """
 record = {"run": "dead0001", "fault": "cut", "undo": [{"argv": ["false"]}], "guard": "999998:1", "owner": "999999:1",
           "boot": marks.proc.boot_id()}
 state.write(state.private_folder() / "dead0001-cut.json", record)
+(state.private_folder() / "dead0002-cut.json").write_text("{")
+sweep()
+sweep("--forget", "dead0001-cut")
+sweep("--because", "nobody knows")
+sweep("--forget", "no-such", "--because", "the interface is gone")
+sweep("--forget", "dead0001-cut", "--because", "the interface is gone")
+sweep("--forget", "dead0002-cut", "--because", "looked at it")
 sweep()
 """
-    (said,) = world(tmp_path, play)
-    assert (8, True) == (said["code"], "STILL THERE: " in said["out"]), said
+    said, no_reason, no_id, unknown, forgotten, damaged, after = world(tmp_path, play)
+    assert (8, True) == (said["code"], "STILL THERE: false: it ended with code 1" in said["out"]), said
+    assert (
+        "to do by hand on this machine about fault cut:\n    false\n  /run/pdchaos/dead0001-cut.json says"
+        in said["out"]
+    )
+    assert "pdchaos sweep --target target.yaml --forget dead0001-cut --because REASON\n" in said["out"]
+    assert "    cat /run/pdchaos/dead0002-cut.json\n" in said["out"], said
+    assert [2, 2, 2] == [one["code"] for one in (no_reason, no_id, unknown)]
+    assert "there are: dead0001-cut on this machine, dead0002-cut on this machine" in unknown["err"], unknown
+    assert 0 == forgotten["code"], forgotten
+    assert "removed /run/pdchaos/dead0001-cut.json on this machine: {" in forgotten["out"], forgotten
+    assert "(the interface is gone): nothing was undone" in forgotten["err"]
+    assert "at your risk" in forgotten["err"]
+    assert 0 == damaged["code"], damaged
+    assert (0, "nothing of ours was found\n") == (after["code"], after["out"])
 
 
 def test_a_lab_has_nothing_to_sweep_and_a_host_that_cannot_be_reached_is_doubt(tmp_path: Path) -> None:

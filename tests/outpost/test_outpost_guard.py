@@ -177,16 +177,16 @@ def test_a_guard_starts_from_an_archive_in_memory_under_the_same_interpreter(tmp
 def test_a_command_is_judged_by_its_exit_status_and_tried_again(tmp_path: Path) -> None:
     count = tmp_path / "count"
     steps = [
-        {"argv": ["sh", "-c", "exit 1"], "ok": [0, 1]},
         {"argv": ["sh", "-c", f'echo x >> {count}; [ "$(wc -l < {count})" -ge 3 ]']},
-        {"argv": ["sh", "-c", "echo no such table; exit 2"], "ok": [0, 1]},
+        {"argv": ["sh", "-c", "echo no such table; exit 2"]},
+        {"argv": ["sh", "-c", "exit 3"], "gone": {"nothing-that-we-know": "x"}},
         {"argv": ["no-such-tool-anywhere"]},
     ]
     told = [(step["ok"], step["said"]) for step in undo(steps)]
     assert [
         (True, ""),
-        (True, ""),
         (False, "no such table"),
+        (False, "it ended with code 3"),
         (False, "there is no no-such-tool-anywhere on this host"),
     ] == told
 
@@ -311,6 +311,111 @@ def test_who_is_named_is_told_from_a_later_process_and_from_nobody() -> None:
     assert [True, False, False, False] == [
         marks.lives(one) for one in (mine, mine.replace(":", ":1", 1), "", "no:such:process")
     ]
+
+
+def test_processes_that_have_ended_need_no_undoing() -> None:
+    with staying() as process:
+        one = named(process.pid)
+    (step,) = undo([{"cont": [one]}])
+    assert (True, "1 of 1 processes are not stopped") == (step["ok"], step["said"])
+
+
+def test_a_stopped_process_that_this_user_may_not_see_is_not_called_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(pid: int, _ticks: int) -> None:
+        raise PermissionError(f"process {pid} is hidden from this user")
+
+    with staying() as process:
+        one = named(process.pid)
+        monkeypatch.setattr(proc, "same", hidden)
+        (step,) = undo([{"cont": [one]}])
+    assert (False, True) == (step["ok"], "is hidden" in step["said"])
+
+
+def put(name: str, text: str) -> Path:
+    path = state.private_folder() / f"{name}.json"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "whose record {} is damaged"),
+        ('{"run": "run1", "fault": "cut"', "whose record {} is damaged"),
+        ('{"run": "run1", "fault": "cut"}', "cut"),
+        ('{"run": "run1", "fault": "cut", "undo": 5}', "cut"),
+    ],
+)
+def test_a_damaged_record_is_told_and_kept(records: Path, text: str, what: str) -> None:
+    path = put("run1-cut", text)
+    for dry in (True, False):
+        (item,) = sweep.sweep(dry=dry)
+        assert ("fault", what.format(path), False) == (item["kind"], item["what"], item["gone"])
+    assert ([f"cat {path}"], str(path)) == (item["by_hand"], item["record"])
+    assert "does not say what is to be undone" in item["why"]
+    assert path.read_text() == text
+
+
+def test_steps_that_nobody_understands_are_told_and_the_others_are_taken(records: Path, tmp_path: Path) -> None:
+    broken = [5, "cont", {}, {"argv": []}, {"argv": [1]}, {"cont": [["x", 1]]}]
+    good = {"argv": ["touch", str(tmp_path / "done")]}
+    value = {"run": "run1", "fault": "cut", "boot": proc.boot_id(), "since": "x", "undo": [*broken, good]}
+    path = put("run1-cut", json.dumps(value))
+    (item,) = sweep.sweep()
+    assert (False, 6, 0.0) == (item["gone"], item["why"].count("nobody understands"), item["since_s"])
+    assert (tmp_path / "done").exists()
+    assert [f"cat {path}"] * 6 == item["by_hand"]
+
+
+def test_what_cannot_be_undone_says_what_to_type_and_can_be_forgotten(records: Path) -> None:
+    undoing = [{"argv": ["sh", "-c", "exit 1"]}, {"argv": ["true"]}]
+    path = put("run1-cut", json.dumps({"run": "run1", "fault": "cut", "boot": proc.boot_id(), "undo": undoing}))
+    (item,) = sweep.sweep()
+    assert (["sh -c 'exit 1'"], str(path)) == (item["by_hand"], item["record"])
+    with pytest.raises(Trouble, match=r"^run1-cut$"):
+        sweep.forget("../run1-cut")
+    said = sweep.forget("run1-cut")
+    assert (str(path), True) == (said["path"], "exit 1" in said["text"])
+    assert not records.exists()
+    assert [] == sweep.sweep()
+
+
+def test_what_a_guard_still_guards_is_not_forgotten_unless_nobody_can_tell_from_here(records: Path) -> None:
+    with staying() as process:
+        one = armed(process)
+        with pytest.raises(Trouble, match=f"is at work .pid {one['pid']}.") as caught:
+            sweep.forget(one["name"])
+        assert "lives" == caught.value.kind
+        assert {"stood": True} == guards.disarm(one["name"])
+    put("run2-cut", json.dumps({"run": "run2", "undo": [], "guard": f"{marks.me()}0"}))
+    sweep.forget("run2-cut")
+    assert not records.exists()
+
+
+WAYS_GONE = """
+import json, subprocess
+from chaos.outpost import shaping
+from chaos.outpost.undo import undo
+for words in ("ip link set lo up", "nft add table inet pdchaos_here_1", "ip link add dum0 type veth peer name dum1",
+              "tc qdisc add dev lo root handle 7db1: tbf rate 1mbit burst 10k latency 50ms"):
+    subprocess.run(words.split(), check=True)
+fails = ["sh", "-c", "exit 1"]
+print(json.dumps([step["ok"] for step in undo([
+    {"argv": fails, "gone": {"table": "pdchaos_here_1"}},
+    {"argv": fails, "gone": {"table": "pdchaos_here_2"}},
+    {"argv": fails, "gone": {"qdisc": "lo"}},
+    {"argv": shaping.undoing("dum0"), "gone": {"qdisc": "dum0"}},
+    {"argv": shaping.undoing("nosuch0"), "gone": {"qdisc": "nosuch0"}},
+])]))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="tables of the network take root")
+def test_what_is_gone_needs_no_undoing_and_what_is_there_does() -> None:
+    words = ["unshare", "--net", sys.executable, "-c", WAYS_GONE]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert 0 == done.returncode, done.stderr
+    assert [False, True, False, True, True] == json.loads(done.stdout)
 
 
 NETWORK = """

@@ -124,5 +124,5 @@ def take_back(target: Target, hosts: Hosts, progress: Callable[[str], None]) -> 
             else:
                 stays.append(f"{told} ({item.why})")
     if stays:
-        hint = "pdchaos sweep --target … says more"
+        hint = "pdchaos sweep --target … says what to do by hand, and how to have it forgotten"
         raise Refused(f"earlier runs left what cannot be taken back at {target.name}: {'; '.join(stays)}", hint=hint)
