@@ -1,8 +1,9 @@
-"""What holds for all tests: none leaves a process behind."""
+"""What holds for all tests: none leaves a process behind, and none depends on who started them."""
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,12 @@ PATIENCE_S = 10.0
 
 since: dict[psutil.Process, str] = {}
 """Our children and the test after which each was there first: of most, a fixture of several tests takes care."""
+
+
+def pytest_configure() -> None:
+    """A shell that starts us in the background has SIGINT ignored, and so would every process of ours."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def children() -> list[psutil.Process]:

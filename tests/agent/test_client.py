@@ -229,12 +229,16 @@ async def test_headers_and_a_role_are_no_first_token(parser: str) -> None:
         assert "" == (await running).error
 
 
-async def test_our_timeout_hangs_up_and_says_so(parser: str) -> None:
+async def test_our_timeout_hangs_up_and_says_so(parser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(connection: Connection) -> None:
         await connection.left.wait()
 
     async with Server(silent) as server:
-        ended = await ask(make_config(server.url, timeout_s=0.05), parser)
+        tools = scripted.make_tools(make_config(server.url, timeout_s=1000), parser)
+        running = asyncio.create_task(Call(tools, "r", b"{}", Watched(), keep_text=False).run())
+        await server.until(lambda: bool(server.connections))
+        scripted.jump(monkeypatch, 1000)
+        ended = await running
         await server.until(lambda: server.connections[0].end != "open")
     assert ("timeout", "harness", 0) == (ended.error, ended.ended_by, ended.tokens)
 
@@ -260,7 +264,7 @@ async def test_an_answer_is_complete_with_its_end_marker_even_if_the_transfer_co
     monkeypatch.setattr("chaos.agent.client._AFTER_DONE_S", 0.05)
     data = head("200 OK", CHUNKED) + chunked(CHAT, end=False)
     async with Server(scripted.then_close(data) if how == "cut" else scripted.always(data)) as server:
-        ended = await ask(make_config(server.url, timeout_s=0.01 if how == "cut" else 5), parser)
+        ended = await ask(make_config(server.url, timeout_s=1000), parser)
     assert ("", "server", 5) == (ended.error, ended.ended_by, ended.tokens)
 
 

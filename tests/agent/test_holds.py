@@ -76,10 +76,14 @@ async def test_the_window_of_a_stalled_client_closes_after_few_bytes(start: Star
     async with Server(Flood()) as server, start(server.url) as agent:
         await _seen_streaming(agent, {"streaming": 1})
         await _hold(agent, "stall")
-        first = await _look(agent, lambda now: now["unread"] > 0)
-        assert first["unread"] <= MOST_IN_A_WINDOW
-        last = await _look(agent, lambda now: now["unread"] == first["unread"])
-        assert last["unread"] == first["unread"]
+        seen = [0]
+
+        def full(now: dict[str, Any]) -> bool:
+            seen.append(now["unread"])
+            return seen[-1] == seen[-2] > 0
+
+        await _look(agent, full)
+    assert max(seen) <= MOST_IN_A_WINDOW
 
 
 @pytest.mark.parametrize("how", ["stall", "blackhole"])
@@ -119,26 +123,17 @@ async def test_streaming_clients_are_held_before_waiting_ones(start: Start) -> N
     assert {"connecting": 0, "waiting": 0, "streaming": 2, "thinking": 0} == wave["phases"]
 
 
-async def test_impatient_clients_give_up_one_after_the_other_and_those_that_are_answered_do_not(start: Start) -> None:
-    waiting, answered = Gate(), Gate()
-
-    async def script(connection: Connection) -> None:
-        await (answered if _number(connection) == 0 else waiting)(connection)
-
-    async with Server(script) as server, start(server.url, sessions=3, ramp_s=0.6) as agent:
+async def test_impatient_clients_give_up_one_after_the_other(start: Start) -> None:
+    async with Server(Gate()) as server, start(server.url, sessions=3, ramp_s=0.6) as agent:
         await server.until(lambda: len(server.connections) == 3)
         await agent.say({"cmd": "wave", "id": "w1", "how": "timeout", "sessions": "all", "deadline_s": 1.0})
-        await agent.say({"cmd": "nothing"})  # told after the wave was taken on
-        await agent.until(lambda: bool(agent.of("refused")))
-        answered.opened.set()
         assert 0 == await agent.ended()
     (wave,) = agent.of("wave")
-    assert ("timeout", 3, 2) == (wave["how"], wave["sessions"], wave["sockets"])
+    assert ("timeout", 3, 3) == (wave["how"], wave["sessions"], wave["sockets"])
     assert wave["first"] < wave["last"]
     sent = {event["session"]: event["sent"] for event in agent.of("start")}
-    gave_up = [event for event in agent.of("end") if event["error"]]
-    assert {1, 2} == {event["session"] for event in gave_up}
-    assert {"fault"} == {event["ended_by"] for event in gave_up}
+    gave_up = agent.of("end")
+    assert [("cancelled", "fault")] * 3 == [(event["error"], event["ended_by"]) for event in gave_up]
     # None before its own time was over (but for the milliseconds that a loop's timers are early).
     assert all(event["t"] - sent[event["session"]] >= 990_000_000 for event in gave_up)
 

@@ -10,8 +10,10 @@ import scripted
 from scripted import Server, make_config, make_tools, stream_response
 
 from chaos.agent.client import Tools
+from chaos.agent.patience import lose_patience
 from chaos.agent.phases import PhaseFile
 from chaos.agent.sessions import Load
+from chaos.agent.waves import parse_order
 
 if TYPE_CHECKING:
     import socket
@@ -102,6 +104,59 @@ async def test_tokens_count_while_requests_are_open(phases: PhaseFile) -> None:
         proceed.set()
         await asyncio.wait_for(load.finished, scripted.PATIENCE_S)
     assert (3, 3) == (load.tokens(), load.counters.tokens)
+
+
+class Held:
+    """A server script that answers the sessions of its numbers when told so, and the others never."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.opened = asyncio.Event()
+        self._numbers = numbers
+
+    async def __call__(self, connection: scripted.Connection) -> None:
+        if int(connection.headers["x-request-id"].split("-s")[1][:7]) in self._numbers:
+            await self.opened.wait()
+            await connection.send(ANSWER)
+
+
+@pytest.mark.parametrize(("drains", "error"), [(True, ""), (False, "timeout")])
+async def test_draining_outlasts_the_requests_own_timeout(
+    drains: bool, error: str, phases: PhaseFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, notes = Held(0, 1), Notes()
+    async with Server(script) as server:
+        load = Load(make_tools(make_config(server.url, sessions=2, timeout_s=1000)), phases, notes)  # type: ignore[arg-type]
+        load.start()
+        await server.until(lambda: len(server.connections) == 2)
+        if drains:
+            load.drain()
+        scripted.jump(monkeypatch, 1000)
+        await asyncio.sleep(0.001)  # all that is due comes before it
+        script.opened.set()
+        await asyncio.wait_for(load.finished, scripted.PATIENCE_S)
+    assert [error] * 2 == [end["error"] for end in notes.of("end")]
+
+
+async def test_impatient_clients_that_are_answered_in_time_do_not_give_up(
+    phases: PhaseFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, notes = Held(0), Notes()
+    async with Server(script) as server:
+        load = Load(make_tools(make_config(server.url, sessions=2, timeout_s=5000)), phases, notes)  # type: ignore[arg-type]
+        load.start()
+        await server.until(lambda: len(server.connections) == 2)
+        order = parse_order({"id": "w1", "how": "timeout", "deadline_s": 1000.0}, 0)
+        wave = asyncio.create_task(lose_patience(order, load.live.values(), notes))  # type: ignore[arg-type]
+        async with asyncio.timeout(scripted.PATIENCE_S):
+            await asyncio.sleep(0)
+            script.opened.set()
+            while not notes.of("end"):  # noqa: ASYNC110 - a list tells nobody
+                await asyncio.sleep(0.001)
+        scripted.jump(monkeypatch, 1000)
+        await wave
+        await asyncio.wait_for(load.finished, scripted.PATIENCE_S)
+    assert [(0, ""), (1, "cancelled")] == [(end["session"], end["error"]) for end in notes.of("end")]
+    assert (2, 1) == (notes.of("wave")[0]["sessions"], notes.of("wave")[0]["sockets"])
 
 
 async def test_no_request_is_named_by_the_beginning_of_another_ones_name(phases: PhaseFile) -> None:

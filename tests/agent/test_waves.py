@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import scripted
@@ -194,11 +194,11 @@ async def test_a_session_that_still_connects_is_hit_as_connecting(how: str, star
         port = listener.getsockname()[1]
         async with start(f"http://127.0.0.1:{port}", sessions=4) as agent:
             await agent.until(lambda: bool(agent.of("beat")))
-            stuck: Any = agent.of("beat")[-1]["phases"]["connecting"]
-            assert stuck >= 1
             await agent.say(_wave(how))
             assert 0 == await agent.ended()
     (wave,) = agent.of("wave")
-    assert (4, 4 - stuck, stuck) == (wave["sessions"], wave["sockets"], wave["phases"]["connecting"])
+    stuck = wave["phases"]["connecting"]
+    assert stuck >= 1
+    assert (4, 4 - stuck) == (wave["sessions"], wave["sockets"])
     assert ["cancelled"] * 4 == [event["error"] for event in agent.of("end")]
     assert 4 == len(agent.of("start"))

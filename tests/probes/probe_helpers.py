@@ -99,6 +99,7 @@ async def serving(**routes: Handler) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
+        await settle()  # a connection that is just being accepted would be nobody's
         await runner.cleanup()
 
 
