@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chaos.lab.provider import RunningLab
 
 RUN_ID = "run-of-the-lab-tests"  # of the lab that tests share
-PATIENCE_S = 20.0  # for things that must come; a starved machine may take its time
+PATIENCE_S = 60.0  # for things that must come; a starved machine may take its time
 
 CHAT, COMPLETIONS, GENERATE = "/v1/chat/completions", "/v1/completions", "/generate"
 

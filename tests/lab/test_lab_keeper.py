@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -18,16 +19,23 @@ from chaos.lab.keeper import State
 from chaos.model.errors import LabError, UsageError
 
 OPTIONS = {"time_scale": "0.02"}
+keepers: list[int] = []
+"""Those that were started: they are to outlive whoever starts them, so nobody else waits for one that has ended."""
 
 
 @pytest.fixture
 def folder(tmp_path):
     yield tmp_path / "kept"
     assert [] == keeper.down(tmp_path / "kept")
+    while keepers:
+        with suppress(ChildProcessError):
+            os.waitpid(keepers.pop(), 0)
 
 
 def up(folder, **more):
-    return keeper.up("sim@nixl-abort-unhandled", OPTIONS, folder, lambda _: None, **more)
+    kept = keeper.up("sim@nixl-abort-unhandled", OPTIONS, folder, lambda _: None, **more)
+    keepers.append(kept.keeper_pid)
+    return kept
 
 
 def test_up_starts_a_lab_that_status_sees_and_down_stops(folder):

@@ -67,7 +67,7 @@ def named(pid: int) -> list[int]:
     return [pid, found.start_ticks]
 
 
-def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for another process."""
     deadline = time.monotonic() + seconds
     while not condition():

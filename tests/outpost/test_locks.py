@@ -196,4 +196,4 @@ def test_somebody_who_keeps_the_folder_is_told_of(folder: Path, monkeypatch: pyt
         began = time.monotonic()
         with pytest.raises(locks.Trouble, match="is kept locked by somebody"):
             take(KEYS, "one")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30

@@ -307,7 +307,7 @@ def _unread(connection: socket.socket) -> int:
     return count[0]
 
 
-def _until(done: Callable[[], bool], seconds: float = 10.0) -> None:
+def _until(done: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import json
 import select
 import signal
 import subprocess
 import sys
+import termios
 import time
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
+from people import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,12 +120,21 @@ def test_a_long_answer_comes_in_parts_that_join(outpost) -> None:
     assert "x" * 200_000 == json.loads("".join(parts))
 
 
+def _held(pipe: IO[bytes]) -> int:
+    """Bytes in it that nobody has read."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe.fileno(), termios.FIONREAD, count)
+    return count[0]
+
+
 def test_a_ping_overtakes_what_nobody_reads_yet(outpost) -> None:
     one = outpost()
     one.say({"id": 1, "stream": "floods"}, {"id": 2, "op": "filler", "args": {"size": 5_000_000}})
-    time.sleep(0.3)  # the pipe is full, and lines wait in both lanes
+    until(lambda: _held(one.process.stdout) > 60_000)
+    time.sleep(0.3)  # lines wait in both lanes
     one.say({"id": 3, "op": "now"})
-    time.sleep(0.3)  # it was read
+    until(lambda: _held(one.process.stdin) == 0)
+    time.sleep(0.3)  # it was answered
     before = 0
     while (message := one.hear())["id"] != 3:
         before += len(json.dumps(message))
@@ -134,7 +147,9 @@ def test_a_ping_overtakes_what_nobody_reads_yet(outpost) -> None:
 
 @pytest.mark.parametrize("how", ["eof", "SIGTERM", "SIGHUP", "silence"])
 def test_it_ends_when_nobody_is_there_any_more_and_lets_go_first(outpost, tmp_path, how: str) -> None:
-    one = outpost("serve.SILENCE_S = 0.5" if how == "silence" else "")
+    one = outpost("ops.OPS['hush'] = lambda: setattr(serve, 'SILENCE_S', 0.3)")
+    if how == "silence":
+        one.ask(0, op="hush")  # from the next request on
     one.say({"id": 1, "stream": "lingers"})
     assert "here" == one.hear()["d"]
     if how == "eof":

@@ -98,7 +98,7 @@ async def test_a_healthy_run_is_observed_by_every_probe_and_no_canary_is_ever_hu
         with bench.log.open("ab") as file:
             file.write(FATAL)
         await until(lambda: bench.emit.of(LogHit) and len(bench.emit.of(Scrape)) >= 2 and bench.emit.of(Liveness))
-        await bench.probes.last(5.0)
+        await bench.probes.last(60.0)
         await bench.probes.finish()
         before = len(bench.emit.events)
         await bench.probes.close()
@@ -135,7 +135,7 @@ async def test_after_the_last_canaries_none_is_started(tmp_path: Path) -> None:
     async with observed(tmp_path, open_model()) as bench:
         bench.probes.pause_for_idle()
         bench.probes.resume()
-        await bench.probes.last(5.0)
+        await bench.probes.last(60.0)
         started = len(bench.canaries(RequestStarted))
         await asyncio.sleep(0.3)
         assert started == len(bench.canaries(RequestStarted))

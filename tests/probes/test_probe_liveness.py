@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from probe_helpers import Recorder, serving, text, until
+from probe_helpers import Recorder, VirtualClock, serving, text, until
 
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes.http import make_http
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import httpx
 
 
-def probe(http: httpx.AsyncClient, url: str, emit: Recorder, **changes: float) -> LivenessProbe:
+def probe(http: httpx.AsyncClient, url: str, emit: Recorder, **changes: Any) -> LivenessProbe:
     source = HealthSource(node="prefill-0", base_url=url, endpoints=("/health", "/health_generate"))
-    settings = {"interval_s": 0.02, "deadline_s": 5.0, **changes}
-    return LivenessProbe([source], http=http, emit=emit, clock=SystemClock(), **settings)
+    settings = {"clock": SystemClock(), "interval_s": 0.02, "deadline_s": 60.0, **changes}
+    return LivenessProbe([source], http=http, emit=emit, **settings)
 
 
 async def hang(request: web.Request) -> web.Response:
@@ -73,18 +73,18 @@ async def test_a_node_is_never_asked_twice_at_the_same_time() -> None:
 
 
 async def test_a_paused_probe_asks_nothing() -> None:
-    emit = Recorder()
+    emit, clock = Recorder(), VirtualClock()
     async with serving(health=text(""), health_generate=text("")) as url, make_http() as http:
-        liveness = probe(http, url, emit)
+        liveness = probe(http, url, emit, clock=clock)
         run = asyncio.create_task(liveness.run())
-        await until(lambda: emit.of(Liveness))
+        await until(lambda: len(emit.of(Liveness)) == 2)
         liveness.pause()
-        await asyncio.sleep(0.05)
-        before = len(emit.events)
-        await asyncio.sleep(0.2)
-        assert before == len(emit.events)
+        await clock.advance(10.0)
+        await asyncio.sleep(0.05)  # one that was asked would answer
+        assert 2 == len(emit.events)
         liveness.resume()
-        await until(lambda: len(emit.events) > before)
+        await clock.advance(0.02)
+        await until(lambda: len(emit.events) > 2)
         run.cancel()
         await asyncio.wait([run])
 
