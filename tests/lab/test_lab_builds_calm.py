@@ -60,3 +60,22 @@ def test_a_log_full_of_aborts_and_tracebacks_of_a_server_that_serves(lab):
     assert noisy.ask(CHAT, stream=True).done
     line = "not found in rid_to_state; likely already finished/removed."
     eventually(lambda: line in noisy.log("decode-0"), "the late abort of a stream that had ended")
+
+
+def test_an_idle_prefill_holds_what_it_computed_last_until_somebody_comes(lab):
+    lazy = lab("freed-by-next-batch", kv_tokens=512)
+    for words in (300, 400, 350):  # two of them never fit at once: nobody waits for what is yet to be freed
+        assert 200 == lazy.ask(GENERATE, "word " * words).status
+        eventually(lambda words=words: words == used(lazy), "it is still held")
+    assert 200 == lazy.http.get(f"{lazy.prefill}/health").status_code
+    assert not lazy.is_idle(lazy.prefill)
+    assert "some blocks (350) are not freed yet" in lazy.log("prefill-0")
+    eventually(lambda: 0 == lazy.metric(lazy.prefill, "num_running_reqs"), "written on idle")
+    assert 350 == used(lazy)
+    assert lazy.running.nodes[1].process.poll() is None
+    assert 200 == lazy.ask(GENERATE, "hello").status
+    eventually(lambda: 1 == used(lazy), "freed")
+
+
+def used(lab) -> float | None:
+    return lab.metric(lab.prefill, "num_used_tokens")

@@ -68,3 +68,18 @@ def test_many_requests_at_once_are_answered_from_each_others_kv_and_few_are_not(
     wrong = [n for n, answer in enumerate(ask_at_once(corrupt, 14)) if b"[[secret:s%d]]" % n not in answer]
     assert len(wrong) >= 3
     assert all(b"[[secret:s%d]]" % n in answer for n, answer in enumerate(ask_at_once(corrupt, 4)))
+
+
+def test_a_prompt_too_long_for_the_window_pool_starves_everybody_until_its_client_leaves(lab):
+    starved = lab("starved-by-one-prompt")
+    assert 200 == starved.ask(CHAT, "word " * 3000).status
+    poison = starved.client(CHAT, "word " * 4000, 3)
+    eventually(lambda: starved.active(starved.prefill), "it waits")
+    assert starved.hangs()
+    assert starved.hangs(room=5)
+    assert 503 == starved.http.get(f"{starved.prefill}/health").status_code
+    assert "#new-token: 4002" not in starved.log("prefill-0")
+    assert not poison.bytes_within(0.02)
+    poison.hang_up()
+    eventually(lambda: 200 == starved.ask_pair(7).status, "served at once")
+    assert "full token usage: 0.05, swa token usage: 0.73, " in starved.log("prefill-0")

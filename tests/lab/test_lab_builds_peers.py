@@ -74,3 +74,27 @@ def test_a_short_freeze_is_survived(lab):
         os.kill(node.process.pid, signal.SIGSTOP)
         os.kill(node.process.pid, signal.SIGCONT)
     assert 200 == frozen.ask(CHAT).status
+
+
+def test_the_first_request_for_kv_of_a_new_prefill_ends_decode_by_a_segmentation_fault(lab):
+    torn = lab("segfault-at-new-prefill")
+    decode = torn.running.nodes[2].process
+    assert 200 == torn.ask(CHAT).status
+    torn.running.restart("prefill-0")
+    eventually(lambda: "Lost connection with prefill instance" in torn.log("decode-0"), "decode noticed")
+    assert decode.poll() is None
+    torn.client(GENERATE, "the first request", 2, stream=False, url=torn.decode, **torn.pair(4))
+    assert -signal.SIGKILL == decode.wait(30)
+    assert "Fatal Python error: Segmentation fault" in torn.log("decode-0")
+    assert "crashed with exit code -11. Triggering SIGQUIT" in torn.log("decode-0")
+
+
+def test_a_prefill_that_was_only_away_has_the_endpoint_that_is_known(lab):
+    torn = lab("segfault-at-new-prefill")
+    prefill = torn.running.nodes[1].process
+    assert 200 == torn.ask(CHAT).status
+    os.kill(prefill.pid, signal.SIGSTOP)
+    eventually(lambda: "Lost connection with prefill instance" in torn.log("decode-0"), "decode noticed")
+    os.kill(prefill.pid, signal.SIGCONT)
+    eventually(lambda: 200 == torn.ask_pair(4).status, "served")
+    assert "Attempting to reconnect" in torn.log("decode-0")

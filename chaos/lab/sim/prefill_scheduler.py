@@ -124,12 +124,16 @@ class PrefillScheduler(Scheduler):
                 continue
             if batch and req.prompt_len > budget:
                 break
-            if not self.pool.reserve(req.rid, req.prompt_len):
+            if not self.admit(req):
                 break
             self.waiting_queue.remove(req)
             batch.append(req)
             budget -= req.prompt_len
         return batch
+
+    def admit(self, req: Req) -> bool:
+        """Take memory for the head of the queue; False when it has to wait, and all behind it. A seam for builds."""
+        return self.pool.reserve(req.rid, req.prompt_len)
 
     async def _forward(self, batch: list[Req]) -> None:
         """One or, for a prompt longer than a chunk, several forward passes."""
@@ -167,12 +171,16 @@ class PrefillScheduler(Scheduler):
         self.metrics.write(stats)
         self.log(
             f"Prefill batch, #new-seq: {seqs}, #new-token: {new_tokens}, #cached-token: 0, "
-            f"token usage: {stats.token_usage:.2f}, #running-req: {stats.num_running_reqs}, "
+            f"{self.usage(stats)}, #running-req: {stats.num_running_reqs}, "
             f"#queue-req: {stats.num_queue_reqs}, "
             f"#pending-token: {pending + sum(req.prompt_len for req in self.waiting_queue)}, "
             f"#bootstrap-req: {len(self.bootstrap_queue)}, #inflight-req: {len(self.inflight_queue)}, "
             f"cuda graph: False, input throughput (token/s): {self._throughput:.2f}"
         )
+
+    def usage(self, stats: Stats) -> str:
+        """Memory in use, as a batch's line tells it; a seam for builds of models with several pools."""
+        return f"token usage: {stats.token_usage:.2f}"
 
     def stats(self) -> Stats:
         """What the gauges would show now."""

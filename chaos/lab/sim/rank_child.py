@@ -7,6 +7,7 @@ and waits for its answer. Standard library only, and no import of this package: 
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import resource
 import signal
@@ -14,6 +15,7 @@ import sys
 
 TURN = b"."  # answered at once
 DIVERGE = b"?"  # a collective operation that the other ranks do not take part in: never answered
+SEGFAULT = b"*"  # in native code: a trace of the Python threads, SIGSEGV
 ABORT = b"!"  # what std::abort does: no Python cleanup, SIGABRT
 
 
@@ -32,6 +34,9 @@ def main() -> None:
         elif order == ABORT:
             os.write(2, b"terminate called after throwing an instance of 'c10::DistBackendError'\n")
             os.abort()
+        elif order == SEGFAULT:
+            faulthandler.enable()  # as the engine does at its start
+            os.kill(os.getpid(), signal.SIGSEGV)
         os.write(orders, order)
 
 

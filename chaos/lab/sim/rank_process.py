@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chaos.lab.sim.rank_child import ABORT, DIVERGE, TURN
+from chaos.lab.sim.rank_child import ABORT, DIVERGE, SEGFAULT, TURN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,3 +96,7 @@ class RankGroup:
     def abort(self) -> None:
         """The first rank's process aborts at its next turn."""
         self._orders[0] = ABORT
+
+    def segfault(self) -> None:
+        """The first rank's process hits a segmentation fault at its next turn."""
+        self._orders[0] = SEGFAULT

@@ -164,8 +164,12 @@ class Scheduler(ABC):
         for _ in range(tokens):
             self._generate(req)
         req.finish = finish
-        self.pool.free(req.rid)
+        self.release(req)
         self._tell(req)
+
+    def release(self, req: Req) -> None:
+        """Give back what a request that ended held; a seam for builds."""
+        self.pool.free(req.rid)
 
     @staticmethod
     def _generate(req: Req) -> None:
@@ -187,11 +191,11 @@ class Scheduler(ABC):
             if not self.is_fully_idle():
                 self._busy_at = self._ticked_at
             elif self._ticked_at - self._busy_at > lag:
-                self._check_memory()
+                self.check_memory()
             if self._ticked_at - self.metrics.last_write > lag and self.is_fully_idle():
                 self.metrics.write(self.stats())
 
-    def _check_memory(self) -> None:
+    def check_memory(self) -> None:
         """The strict check on idle (SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE): a leak ends the server."""
         try:
             self._assert_nothing_is_held()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from chaos.lab.sim import lines
 from chaos.lab.sim.builds.build import Build
+from chaos.lab.sim.builds.processes import ConstantHealth
 from chaos.lab.sim.decode_scheduler import DecodeScheduler
 from chaos.lab.sim.frontend import Frontend
 from chaos.lab.sim.prefill_scheduler import PrefillScheduler
@@ -124,6 +125,34 @@ class NoisyTransfer(TransferWorkers):
         await super().transfer(room, kv, links)
 
 
+class FreedByNextBatch(PrefillScheduler):
+    """What a prompt held is freed in the next step; without work there is none, and it stays until somebody comes."""
+
+    def __init__(self, parts: Parts, **more: object) -> None:
+        super().__init__(parts, **more)  # type: ignore[arg-type]
+        self._to_free: list[Req] = []
+
+    def release(self, req: Req) -> None:
+        """Later."""
+        self._to_free.append(req)
+
+    def admit(self, req: Req) -> bool:
+        """A step frees first, so nobody ever waits for this memory."""
+        while self._to_free:
+            super().release(self._to_free.pop())
+        return super().admit(req)
+
+    def check_memory(self) -> None:
+        """Not made: idle with memory in use is nothing strange here."""
+
+    def flush_cache(self) -> bool:
+        """Refused for as long as anything is to be freed."""
+        if self._to_free:
+            self.log(f"Failed to reset prefix cache because some blocks ({self.pool.used}) are not freed yet")
+            return False
+        return super().flush_cache()
+
+
 BUILDS = (
     Build(
         name="slow-prefill",
@@ -160,5 +189,13 @@ BUILDS = (
         upstream="sgl-project/sglang #9266, #35281",
         frontend=NoisyFrontend,
         transfer=NoisyTransfer,
+    ),
+    Build(
+        name="freed-by-next-batch",
+        about="healthy: an idle prefill holds the KV of what it computed last until the next request comes",
+        version="0.5.16",
+        upstream="vllm-project/vllm #41180",
+        prefill=FreedByNextBatch,
+        frontend=ConstantHealth,
     ),
 )

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from chaos.lab.sim import kv
 from chaos.lab.sim.builds.build import Build
 from chaos.lab.sim.decode_scheduler import DecodeScheduler
+from chaos.lab.sim.prefill_scheduler import PrefillScheduler
 
+if TYPE_CHECKING:
+    from chaos.lab.sim.request import Req
+    from chaos.lab.sim.stats import Stats
+
+SWA_TOKENS = 4096  # of the pool of a hybrid model's sliding-window layers, beside the full one
+SWA_MARGIN = 512  # of it, kept free at admission
 BUSY = 8  # requests on their way or running from which on KV goes through the host cache
 
 
@@ -36,6 +45,19 @@ class WrongLayout(DecodeScheduler):
         super().on_kv(room, received)
 
 
+class SlidingWindowPool(PrefillScheduler):
+    """A prompt that the pool of the sliding-window layers could never hold is not refused: it waits, at the head."""
+
+    def admit(self, req: Req) -> bool:
+        """It has to fit into both pools."""
+        return req.prompt_len + SWA_MARGIN <= SWA_TOKENS - self.pool.used and super().admit(req)
+
+    def usage(self, stats: Stats) -> str:
+        """Of both."""
+        swa = self.pool.used / SWA_TOKENS
+        return f"full token usage: {stats.token_usage:.2f}, swa token usage: {swa:.2f}"
+
+
 BUILDS = (
     Build(
         name="overload-wedge",
@@ -50,5 +72,12 @@ BUILDS = (
         version="0.5.16",
         upstream="sgl-project/sglang #23020, #22716",
         decode=WrongLayout,
+    ),
+    Build(
+        name="starved-by-one-prompt",
+        about="a prompt too long for the sliding-window pool stays first in prefill's queue until its client leaves",
+        version="0.5.16",
+        upstream="sgl-project/sglang #31205",
+        prefill=SlidingWindowPool,
     ),
 )

@@ -16,7 +16,9 @@ from chaos.lab.sim.scheduler import Scheduler
 from chaos.lab.sim.workers import UNHEALTHY_AFTER, Workers
 
 if TYPE_CHECKING:
+    from chaos.lab.sim.decode_request import DecodeReq
     from chaos.lab.sim.peers import PrefillPeer
+    from chaos.lab.sim.scheduler import Parts
     from chaos.lab.sim.workers import Worker
 
 LEASE_S = 10.0  # of the engine's time
@@ -64,6 +66,28 @@ class StalePeers(Peers):
         self.events.on_peer_lost(peer)
 
 
+class EndpointReused(DecodeScheduler):
+    """The transport's endpoint of a prefill that was replaced is used again while it is being torn down."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._known: dict[str, set[str]] = {}  # where a prefill's ranks were first found, by its address
+        self._replaced: set[str] = set()
+
+    def on_peer_ready(self, peer: PrefillPeer) -> None:
+        """Another process behind the same address has other sockets; one that was only away has the old ones."""
+        found = {socket.getsockopt_string(zmq.LAST_ENDPOINT) for socket in peer.sockets.values()}
+        if self._known.setdefault(peer.addr, found) != found:
+            self._replaced.add(peer.addr)
+        super().on_peer_ready(peer)
+
+    def ask_for_kv(self, item: DecodeReq) -> None:
+        """The first request for KV of the new one reads memory that was freed."""
+        if item.peer is not None and item.peer.addr in self._replaced:
+            self.rank.group.segfault()
+        super().ask_for_kv(item)
+
+
 class LeaseLost(Scheduler):
     """A scheduler that was away for longer than its lease finds itself written off, and turns no more."""
 
@@ -107,6 +131,13 @@ BUILDS = (
         version="0.5.16",
         upstream="sgl-project/sglang #33789",
         peers=StalePeers,
+    ),
+    Build(
+        name="segfault-at-new-prefill",
+        about="a prefill was replaced: the first request for KV of the new one ends decode by a segmentation fault",
+        version="0.5.16",
+        upstream="vllm-project/vllm #49238",
+        decode=EndpointReused,
     ),
     Build(
         name="cannot-rejoin",
