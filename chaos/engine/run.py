@@ -19,6 +19,7 @@ from chaos.engine.discretion import discreet
 from chaos.engine.faults.kit import Asking, FaultKit
 from chaos.engine.forensics import Forensics, Subject, Suspicion
 from chaos.engine.hosts.record import recorded
+from chaos.engine.leaving import leave
 from chaos.engine.load.config import Endpoint
 from chaos.engine.load.fleet import Fleet
 from chaos.engine.owners import Owners
@@ -126,6 +127,7 @@ class Run:
         self._baseline = Baseline(setup.plan.canary_deadline_s)
         self._pulse = Pulse()
         self._suspicion = Suspicion()
+        self._left = False  # at once, since a person could not wait
         self._leftovers: list[str] = []  # what could not be undone
         self._doubts: list[Doubt] = []
         self._journal = JournalWriter(setup.folder.journal)
@@ -256,7 +258,10 @@ class Run:
                 )
                 try:
                     async with kit.standing:
-                        return await self._acts(kit, forensics)
+                        ended = await self._acts(kit, forensics)
+                    if self._left:
+                        await leave(kit, self._facts, self._interrupt)
+                    return ended
                 finally:
                     await fleet.hang_up()
                     await forensics.close()
@@ -275,8 +280,12 @@ class Run:
             except _Stop as stop:
                 stopped = str(stop)
             stopped = await self._way_out(kit, forensics, recovered=recovered, stopped=stopped)
-        except _Leave as leave:
-            return RunStatus.ABORTED, str(leave)
+        except _Leave as why:
+            if self._facts.phase_start("teardown") is None:
+                self._enter("teardown", str(why))
+            self._enter("leaving", str(why))
+            self._left = True
+            return RunStatus.ABORTED, str(why)
         return (RunStatus.ABORTED, stopped) if stopped else (RunStatus.COMPLETED, "")
 
     async def _stand_baseline(self) -> None:
@@ -369,7 +378,7 @@ class Run:
                 await self._or_stop(self._stay_idle(for_floors=recovered))
             except _Stop as stop:
                 stopped = str(stop)
-        self._enter("last-canaries")
+        self._enter("last-canaries", stopped if self._facts.phase_start("idle") else "")
         kit.probes.resume()
         await self._or_leave(kit.probes.last(self._plan.canary_deadline_s))
         await self._or_leave(forensics.settle())

@@ -1,5 +1,7 @@
 """The first Ctrl-C (or SIGTERM) ends the run gently: drain, then judge. The second leaves at once, cleanly.
 
+The third also gives up the last look that the second still takes at the target, which is over within seconds.
+
 Gentleness is not politeness: on vulnerable releases a request that we hang up on is itself the fatal abort.
 """
 
@@ -23,6 +25,7 @@ class Interrupt:
         self._before = before
         self.gentle = asyncio.Event()
         self.now = asyncio.Event()
+        self.blindly = asyncio.Event()
         self.reason = ""
         self._notice = notice
 
@@ -38,7 +41,13 @@ class Interrupt:
             )
         elif not self.now.is_set():
             self.now.set()
-            self._notice(f"{reason} again: leaving now.")
+            self._notice(
+                f"{reason} again: hanging up on open requests and leaving, after a last look of a few seconds at what "
+                "that did. Once more leaves without it."
+            )
+        elif not self.blindly.is_set():
+            self.blindly.set()
+            self._notice(f"{reason} again: leaving without a last look.")
 
     @contextmanager
     def installed(self) -> Iterator[None]:

@@ -17,6 +17,7 @@ from chaos.judge.campaign import is_the_last, judge_campaign
 from chaos.judge.facts import Facts
 from chaos.judge.floors import floors_settle_ns, unsettled_floors
 from chaos.judge.latency import latency
+from chaos.judge.leaving import cut_short
 from chaos.judge.paths import passes_for
 from chaos.judge.recovery import PathRecovery, Recovery, recovery
 from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge
@@ -29,6 +30,7 @@ __all__ = [
     "Facts",
     "PathRecovery",
     "Recovery",
+    "cut_short",
     "floors_settle_ns",
     "in_vain_s",
     "is_the_last",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.judge.deeds import dying_words, sent_by_us
+from chaos.judge.leaving import cut_short
 from chaos.judge.questions.damage import is_fatal
 from chaos.judge.threads import threads
 from chaos.model.verdict import Cause
@@ -21,7 +22,10 @@ MOST_SEQS = 12
 def causes(facts: Facts) -> tuple[Cause, ...]:
     """One cause per signature: fatal ones first, those with an upstream reference before others, then by time."""
     by_signature: dict[str, list[LogHit]] = {}
+    cut = cut_short(facts)
     for hit in facts.hits:
+        if cut is not None and hit.by_ns >= cut.at_ns:
+            continue  # that is what our own leaving did (`leaving.py`)
         if hit.klass in EXPLAINS and not dying_words(facts, hit):
             by_signature.setdefault(hit.signature, []).append(hit)
     groups = sorted(by_signature.values(), key=lambda hits: _rank(hits[0]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chaos.judge.heartbeats import frozen_heartbeats
+from chaos.judge.interrupted import leaves_unknown, stopped
 from chaos.judge.landing import waves
 from chaos.judge.paths import State
 from chaos.judge.threads import threads
@@ -46,6 +47,9 @@ def headline(case: Case, outcome: Outcome, findings: Sequence[Finding]) -> str:
         Outcome.HEALTHY: _healthy,
         Outcome.INCONCLUSIVE: _inconclusive,
     }.get(outcome, _by_evidence)(case, outcome, findings)
+    why = stopped(case)
+    if why:
+        told = f"{told} (the run was {why})" if outcome.violation else f"{why}: {leaves_unknown(case)}"
     return f"{outcome.value.upper()}: {told}"
 
 

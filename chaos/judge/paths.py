@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from chaos.judge.before import lost_before
 from chaos.judge.canaries import Doubt, Fate, Seen, look, look_all
 from chaos.judge.deeds import hung_up_ns
+from chaos.judge.leaving import cut_short, shown_since, since_then
 from chaos.judge.metrics import worked_by
 from chaos.judge.processes import dead_processes
 from chaos.judge.units import SECOND, between, count, ns, span
@@ -117,6 +118,10 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
     ):
         why = f"{reading.why}, but nothing of that was there before we hung up on open requests in the teardown"
         reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
+    cut = cut_short(facts) if reading.state is State.SERVES else None
+    if cut is not None and not shown_since(facts, path.id, cut, passes_needed(path, seen, plan)):
+        why = f"served until we hung up on open requests on leaving; {since_then(facts, path.id, cut)}"
+        reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, ())
     lost = lost_before(facts, path)
     if reading.state is State.LOSSY and lost.lost:
         why = f"{reading.why}, but {lost.text}"

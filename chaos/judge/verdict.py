@@ -12,6 +12,7 @@ from chaos.judge.causes import causes
 from chaos.judge.content import unexamined_content
 from chaos.judge.facts import Facts
 from chaos.judge.headline import headline, reasons
+from chaos.judge.interrupted import leaving
 from chaos.judge.landing import waves
 from chaos.judge.lattice import decide
 from chaos.judge.metrics import unread_ranks
@@ -73,6 +74,7 @@ def judge(events: Iterable[AnyEvent], *, questions: Sequence[Question] = QUESTIO
         waves=waves(case),
         wedge=wedge(case),
         causes=found,
+        leaving=leaving(facts),
         not_examined=_not_examined(case),
         saved=saved(facts),
         allow=facts.plan.allow,

@@ -16,7 +16,9 @@ import msgspec
 FORMAT = 1
 
 Role = Literal["router", "prefill", "decode"]
-Phase = Literal["baseline", "load", "watching", "recovery", "rest", "measuring", "teardown", "idle", "last-canaries"]
+Phase = Literal[
+    "baseline", "load", "watching", "recovery", "rest", "measuring", "teardown", "idle", "last-canaries", "leaving"
+]
 RequestKind = Literal["load", "canary", "reference", "poison"]
 EndedBy = Literal["server", "harness", "fault", "error"]
 Content = Literal["unchecked", "ok", "missing", "corrupted"]

@@ -110,6 +110,18 @@ class Wedge(Part, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()  # lost workers, where every path still serves without them
 
 
+class Leaving(Part, frozen=True, kw_only=True):
+    """The requests of ours that a stopped run hung up on, and after which nobody watched the target."""
+
+    at_once: bool  # a person could not wait; else the load did not end in time
+    waiting: int  # users' requests that had no token yet
+    streaming: int  # users' requests that had tokens
+    unknown: int  # users' requests whose client could not tell any more
+    canaries: int
+    told: tuple[str, ...]  # all of it in sentences, and what is known since
+    seqs: tuple[int, ...] = ()
+
+
 class Verdict(Part, frozen=True, kw_only=True):
     """The whole answer. Three axes: outcome (target), status (our run), cleanup (what we left behind)."""
 
@@ -129,6 +141,7 @@ class Verdict(Part, frozen=True, kw_only=True):
     waves: tuple[WaveVerdict, ...] = ()
     wedge: Wedge | None = None
     causes: tuple[Cause, ...] = ()
+    leaving: Leaving | None = None
     not_examined: tuple[str, ...] = ()
     saved: tuple[Saved, ...] = ()
     allow: tuple[str, ...] = ()

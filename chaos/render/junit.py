@@ -62,6 +62,7 @@ def _properties(verdict: Verdict) -> list[tuple[str, str]]:
     if verdict.wedge is not None:
         pairs += [("wedge", ", ".join(words.wedge_words(verdict))), ("side", verdict.wedge.side or "unknown")]
     pairs += [("cause", f"{cause.title} ({words.cause_reference(cause)})") for cause in verdict.causes]
+    pairs += [("leaving", told) for told in words.leaving_words(verdict)]
     return pairs + [("not_examined", thing) for thing in verdict.not_examined]
 
 
@@ -72,7 +73,9 @@ def _case(suite: ET.Element, case: str, classname: str, time_s: float = 0.0) -> 
 def _outcome_case(suite: ET.Element, verdict: Verdict, name: str) -> None:
     case = _case(suite, f"outcome is one of: {', '.join(verdict.allow) or 'healthy'}", name, verdict.duration_s)
     code = ExitCode(verdict.exit_code)
-    body = words.clean("\n".join([*verdict.reasons, *(cause.line for cause in verdict.causes)]))
+    body = words.clean(
+        "\n".join([*words.leaving_words(verdict), *verdict.reasons, *(cause.line for cause in verdict.causes)])
+    )
     message = words.one_line(f"{words.outcome_look(verdict.outcome).word}: {words.headline(verdict)}")
     if code in (ExitCode.VIOLATION, ExitCode.VIOLATION_AND_CLEANUP):
         ET.SubElement(case, "failure", message=message, type=verdict.outcome.value).text = body

@@ -67,6 +67,9 @@ def summary_md(verdict: Verdict) -> str:
         f"{words.axes_words(verdict)}",
         "",
     ]
+    left = words.leaving_words(verdict)
+    if left:
+        lines += ["**On leaving**", "", *(f"- {text(told)}" for told in left), ""]
     for cause in verdict.causes:
         lines += [
             f"**Likely cause:** {text(cause.title)}: {span(words.cause_reference(cause))}",

@@ -95,6 +95,7 @@ class VerdictPanel:
     def _sections(self) -> Iterable[tuple[str, list[_Line]]]:
         verdict = self.verdict
         yield "why", [_Line(reason, BULLET) for reason in _cut(verdict.reasons, MOST_REASONS, "reason")]
+        yield "leaving", [_Line(told, BULLET, "bold yellow") for told in words.leaving_words(verdict)]
         if verdict.wedge is not None:
             yield "side", [_Line(verdict.wedge.side or "unknown", style="bold")]
         causes = [

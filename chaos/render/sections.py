@@ -64,10 +64,19 @@ def banner(verdict: Verdict, name: str, record: Record) -> Html:
             cls="verdict",
         ),
         h("h1", words.headline(verdict) or "There is no more to say."),
+        _left(verdict),
         _reasons(verdict.reasons),
         h("dl", *(h("div", h("dt", key), h("dd", value)) for key, value in facts), cls="facts"),
         cls=f"banner {look.tone}",
     )
+
+
+def _left(verdict: Verdict) -> Html:
+    """What a stopped run did to the target on its way out, before all reasons: people act on it."""
+    told = words.leaving_words(verdict)
+    if not told:
+        return Html("")
+    return h("div", h("h3", "On leaving"), h("ul", *(h("li", one) for one in told)), cls="leaving")
 
 
 def _reasons(reasons: tuple[str, ...]) -> Html:

@@ -221,6 +221,11 @@ def after_words(verdict: Verdict) -> str:
     return clean(next((path.after for path in verdict.paths if path.after), AFTER))
 
 
+def leaving_words(verdict: Verdict) -> list[str]:
+    """What a stopped run did to the target on its way out; nothing where it hung up on nobody."""
+    return [] if verdict.leaving is None else [clean(told) for told in verdict.leaving.told]
+
+
 def size(number: int) -> str:
     """A size for people: `800 B`, `153 kB`, `1.2 MB`."""
     if number < 1000:

@@ -53,6 +53,13 @@ def test_two_ctrl_c_leave_at_once_and_leave_nothing(pdchaos) -> None:
     assert 30 > time.monotonic() - begun  # streams of 2500 tokens would take a minute to drain
     assert 130 == ran.code
     assert ("aborted", "clean", "inconclusive") == tuple(ran.verdict[key] for key in ("status", "cleanup", "outcome"))
+    assert ran.verdict["headline"].startswith(
+        "INCONCLUSIVE: interrupted by SIGINT (Ctrl-C) under load, before any fault"
+    )
+    assert ran.verdict["leaving"]["at_once"]
+    assert ran.verdict["leaving"]["waiting"] + ran.verdict["leaving"]["streaming"] > 0
+    assert {"unknown"} == {path["serves"] for path in ran.verdict["paths"]}
+    assert "we ourselves hung up on" in ran.output
     assert [] == pdchaos.leftovers()
     assert "Traceback" not in ran.output
 

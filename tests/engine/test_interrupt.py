@@ -1,4 +1,4 @@
-"""One Ctrl-C stops gently, two leave; in a campaign the first is the campaign's."""
+"""One Ctrl-C stops gently, two leave, three leave without a last look; in a campaign the first is the campaign's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ async def test_the_first_signal_is_gentle_and_the_second_leaves() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(5):
             await interrupt.now.wait()
-    assert ("SIGINT", 2) == (interrupt.reason, len(said))
+        assert not interrupt.blindly.is_set()
+        os.kill(os.getpid(), signal.SIGINT)
+        async with asyncio.timeout(5):
+            await interrupt.blindly.wait()
+    assert ("SIGINT", 3) == (interrupt.reason, len(said))
 
 
 async def test_whoever_hears_first_may_keep_a_signal_to_itself() -> None:

@@ -294,17 +294,20 @@ class Play:
             self.now += step
         return self
 
-    def hang_up(self, session: int = 0, *, sent: float | None = None, tokens: int = 0) -> Play:
+    def hang_up(
+        self, session: int = 0, *, sent: float | None = None, tokens: int = 0, error: str = "cancelled"
+    ) -> Play:
         """We disconnect a user's request that did not end by itself (and was sent a second ago)."""
         return self.tell(
             ev.RequestEnded(
                 t_ns=0,
+                src_t_ns=0,
                 req=f"bystanders-s{session}-r0",
                 kind="load",
                 path="routed",
                 sent_ns=self.ns(self.now - 1 if sent is None else sent),
                 tokens=tokens,
-                error="cancelled",
+                error=error,
                 ended_by="harness",
                 group="bystanders",
             )
@@ -377,9 +380,9 @@ class Play:
         self._told.append((self.now if at is None else at, msgspec.structs.replace(event, cycle=self.cycle)))
         return self
 
-    def phase(self, name: ev.Phase) -> Play:
+    def phase(self, name: ev.Phase, reason: str = "") -> Play:
         """Enter a phase."""
-        return self.tell(ev.PhaseEntered(t_ns=0, phase=name))
+        return self.tell(ev.PhaseEntered(t_ns=0, phase=name, reason=reason))
 
     def die(self, node: str, *, state: str = "zombie") -> Play:
         """A process is seen dead from now on."""

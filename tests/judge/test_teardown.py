@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from build import GOOD, HANG, INSIDE, Play, play, waved
+from build import GOOD, HANG, INSIDE, REFUSED, Play, plan, play, waved
 
 from chaos.judge import judge
 from chaos.model import events as ev
@@ -158,3 +158,153 @@ def test_a_target_that_failed_under_load_before_a_person_stopped_the_run_is_stil
     told.go(30).phase("teardown").reply = GOOD
     verdict = judge(told.go(10).finish(status="aborted"))
     assert Outcome.WEDGED == verdict.outcome
+
+
+# ---------------------------------------------------------------------------------------------- a run that was stopped
+
+
+def stopped(told: Play, *, at_once: bool = True) -> Play:
+    """A person ends the run; at once, while two users' requests wait and one streams, or only after these ended."""
+    told.phase("teardown", "SIGINT").go(1)
+    return told.phase("leaving", "SIGINT").hang_up(0).hang_up(1).hang_up(2, tokens=7) if at_once else told
+
+
+def left(told: Play) -> Verdict:
+    told.tell(ev.RunEnded(t_ns=0, status="aborted", cleanup="clean", reason="SIGINT"), told.now + 0.5)
+    return judge(told.events())
+
+
+HUNG_UP = "3 open requests (2 waiting for the first token, 1 streaming)"
+
+
+def test_whoever_leaves_at_once_is_told_what_that_did_and_that_nobody_looked_since():
+    told = left(stopped(waved().recovered())).leaving
+    assert told is not None
+    assert (2, 1, 0, 0) == (told.waiting, told.streaming, told.unknown, told.canaries)
+    assert (
+        f"asked to leave at once, we ourselves hung up on {HUNG_UP}",
+        "that is a disturbance of the same kind as a wave: it may have broken the target",
+        "nothing was looked at since: what state it left the paths in is unknown",
+    ) == told.told
+
+
+@pytest.mark.parametrize("told", [lambda: play().load(), lambda: waved().recovered()], ids=["no wave", "a wave"])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_path_that_served_until_we_hung_up_on_leaving_is_not_said_to_serve(told, at_once):
+    path = left(stopped(told(), at_once=at_once)).paths[0]
+    assert (Answer.UNKNOWN if at_once else Answer.YES) == path.serves
+    assert ("served until we hung up on open requests on leaving; nobody looked since" == path.note) is at_once
+
+
+@pytest.mark.parametrize(
+    ("reply", "known"),
+    [(GOOD, "was answered, which is too little to tell"), (HANG, "had no answer when we left")],
+    ids=["answered", "not answered"],
+)
+def test_one_last_request_after_we_hung_up_is_told_and_proves_nothing(reply, known):
+    told = stopped(waved().recovered())
+    told.interval, told.reply = 100.0, reply
+    verdict = left(told.go(1).go(1))
+    assert Answer.UNKNOWN == verdict.paths[0].serves
+    assert verdict.paths[0].note.endswith(f"one fresh request 1.0 s later {known}")
+    assert verdict.leaving is not None
+    assert f"routed: one fresh request 1.0 s later {known}" in verdict.leaving.told[2]
+
+
+def test_passes_enough_after_we_hung_up_show_that_a_path_serves():
+    assert Answer.YES == left(stopped(waved().recovered()).go(12)).paths[0].serves
+
+
+def test_passes_among_which_one_fails_after_we_hung_up_show_nothing():
+    told = stopped(play().load()).go(8)
+    told.reply = REFUSED
+    told.go(1).reply = GOOD
+    assert Answer.UNKNOWN == left(told.go(8)).paths[0].serves
+
+
+def test_our_own_way_that_broke_on_leaving_is_no_hanging_up():
+    told = waved().recovered()
+    told.phase("teardown", "SIGINT").phase("leaving", "SIGINT").hang_up(error="way")
+    assert left(told).leaving is None
+
+
+def test_an_overdue_canary_that_ends_with_a_gentle_run_is_no_hanging_up_on_leaving():
+    told = stopped(waved().recovered(), at_once=False)
+    told.tell(
+        ev.RequestEnded(t_ns=0, req="canary-9", kind="canary", path="routed", error="cancelled", ended_by="harness")
+    )
+    assert left(told).leaving is None
+
+
+def test_cycles_that_a_stopped_run_did_not_begin_are_not_laid_to_a_target_that_had_not_recovered():
+    reasons = left(stopped(play(plan=plan(cycles=2)).load())).reasons
+    assert "1 planned cycle never began, for the run was stopped" in reasons
+    assert not any("had not recovered" in why for why in reasons)
+
+
+def test_a_load_that_did_not_end_in_time_after_one_ctrl_c_is_told_too():
+    told = waved().recovered()
+    told.phase("teardown", "SIGINT").go(1).hang_up(0).phase("last-canaries")
+    verdict = left(told)
+    assert verdict.leaving is not None
+    assert not verdict.leaving.at_once
+    assert verdict.leaving.told[0].startswith("stopped, and the load did not end in time, we ourselves hung up on 1 ")
+    assert Answer.UNKNOWN == verdict.paths[0].serves
+
+
+def test_a_run_that_goes_to_its_end_watches_after_hanging_up_and_is_told_nothing_of_it():
+    told = waved().recovered()
+    told.phase("teardown").hang_up()
+    verdict = judge(told.recovered().finish())
+    assert (None, Answer.YES) == (verdict.leaving, verdict.paths[0].serves)
+
+
+def test_what_the_servers_log_after_we_left_is_our_doing_and_explains_nothing_that_was_seen_before():
+    verdict = left(stopped(play().load()).fatal(after=0.3))
+    assert verdict.leaving is not None
+    assert "since then prefill-0 logged: the control thread died of an abort frame" == verdict.leaving.told[3]
+    assert () == verdict.causes
+
+
+def test_users_whose_end_nobody_waited_for_did_not_fail():
+    findings = {finding.id: finding for finding in left(stopped(play().load())).findings}
+    assert Answer.NO != findings["users-served"].answer
+
+
+@pytest.mark.parametrize(
+    ("told", "amid"),
+    [
+        (play, "in the baseline, before any fault struck: what the faults would have done is unknown"),
+        (
+            lambda: play(plan=plan(cycles=2)).load(),
+            "under load, before any fault struck: what the faults would have done is unknown",
+        ),
+        (waved, "while the recovery was watched: whether routed recovers after wave 1 is unknown"),
+        (lambda: waved().recovered(), "while the recovery was watched: whether it stays so at rest is unknown"),
+        (
+            lambda: waved(plan=plan(cycles=3)).recovered(),
+            "in the rest between two cycles: what 2 more cycles would have done is unknown",
+        ),
+    ],
+    ids=["baseline", "load", "wave", "recovered", "rest"],
+)
+def test_an_interrupted_run_says_by_what_amid_what_and_what_that_leaves_unknown(told, amid):
+    verdict = left(stopped(told(), at_once=False))
+    assert f"INCONCLUSIVE: interrupted by SIGINT (Ctrl-C) {amid}" == verdict.headline
+    assert f"the run was interrupted by SIGINT (Ctrl-C) {amid.split(':')[0]}" in verdict.reasons
+
+
+def test_what_we_hung_up_on_is_in_the_headline():
+    assert left(stopped(play().load())).headline.endswith(
+        f"; we hung up on {HUNG_UP} ourselves, and what that did to the target is unknown"
+    )
+
+
+def test_a_run_that_was_interrupted_after_it_had_seen_a_wedge_says_both():
+    told = waved()
+    told.reply = HANG
+    verdict = left(stopped(told.go(45)))
+    assert Outcome.WEDGED == verdict.outcome
+    assert verdict.headline.startswith("WEDGED: after wave 1 no fresh request has completed")
+    assert verdict.headline.endswith("(the run was interrupted by SIGINT (Ctrl-C) while the recovery was watched)")
+    assert Answer.NO == verdict.paths[0].serves

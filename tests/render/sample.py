@@ -13,6 +13,7 @@ from chaos.model.verdict import (
     Cause,
     Evidence,
     Finding,
+    Leaving,
     PathVerdict,
     Saved,
     Verdict,
@@ -453,6 +454,44 @@ def minimal_verdict() -> Verdict:
         headline="",
         reasons=(),
         findings=(),
+    )
+
+
+def left_verdict() -> Verdict:
+    """A run that a person left at once, under load."""
+    base = unknown_verdict()
+    hung_up = "38 open requests (18 waiting for the first token, 20 streaming) and 3 open canaries"
+    note = (
+        "served until we hung up on open requests on leaving; one fresh request 0.5 s later had no answer when we left"
+    )
+    return msgspec.structs.replace(
+        base,
+        status=RunStatus.ABORTED,
+        exit_code=ExitCode.INTERRUPTED,
+        headline="INCONCLUSIVE: interrupted by SIGINT (Ctrl-C) under load, before any fault struck: what the faults "
+        f"would have done is unknown; we hung up on {hung_up} ourselves, and what that did to the target is unknown",
+        reasons=("wave of cycle 1: never fired",),
+        findings=(),
+        paths=(
+            PathVerdict(
+                path="routed", serves=Answer.UNKNOWN, canaries=9, passed=9, after="since load began", note=note
+            ),
+        ),
+        waves=(),
+        leaving=Leaving(
+            at_once=True,
+            waiting=18,
+            streaming=20,
+            unknown=0,
+            canaries=3,
+            told=(
+                f"asked to leave at once, we ourselves hung up on {hung_up}",
+                "that is a disturbance of the same kind as a wave: it may have broken the target",
+                "what state it left the paths in is unknown; routed: one fresh request 0.5 s later was not answered",
+                "since then prefill-0 logged: the NIXL prefill control thread died",
+            ),
+            seqs=(371,),
+        ),
     )
 
 

@@ -295,3 +295,10 @@ def test_no_stream_of_events_whatsoever_breaks_the_page(events):
     timeline = build_timeline(folded(events))
     Page(report_html(events, sample.hostile_verdict(), EXTRAS))
     assert embed_json(timeline.figure)
+
+
+def test_what_a_stopped_run_did_on_leaving_is_read_before_any_reason():
+    verdict = sample.left_verdict()
+    text = Page(report_html([], verdict, EXTRAS)).text
+    assert text.index(verdict.leaving.told[0]) < text.index(verdict.reasons[0])
+    assert set(verdict.leaving.told) <= set(text)

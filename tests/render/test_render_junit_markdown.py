@@ -17,6 +17,7 @@ VERDICTS = {
     "healthy": sample.healthy_verdict(),
     "minimal": sample.minimal_verdict(),
     "unknown": sample.unknown_verdict(),
+    "left": sample.left_verdict(),
 }
 
 

@@ -19,6 +19,7 @@ VERDICTS = {
     "healthy": sample.healthy_verdict(),
     "minimal": sample.minimal_verdict(),
     "unknown": sample.unknown_verdict(),
+    "left": sample.left_verdict(),
     "huge": sample.huge_verdict(),
     "hostile": sample.hostile_verdict(),
 }
@@ -33,7 +34,7 @@ def shown(renderable, width=80, *, encoding="utf-8", color=None):
     return raw.getvalue().decode(encoding)
 
 
-@pytest.mark.parametrize("name", ["wedged", "healthy", "minimal", "unknown"])
+@pytest.mark.parametrize("name", ["wedged", "healthy", "minimal", "unknown", "left"])
 def test_the_panel_says_the_same_as_last_time_at_80_columns(name, snapshot):
     snapshot(f"panel-{name}.txt", shown(verdict_panel(VERDICTS[name], report=REPORT)))
 

@@ -146,6 +146,15 @@ class Probes:
         self._liveness.resume()
         self._logs.checkpoint()
 
+    @property
+    def open_canaries(self) -> int:
+        """Canaries sent and not ended."""
+        return self._canary.open_count
+
+    async def settled(self) -> None:
+        """No more canaries; returns when all have ended or passed their deadline."""
+        await self._canary.stop()
+
     async def last(self, deadline_s: float) -> None:
         """One last canary per path, and no other after it; returns when all have ended or passed their deadline."""
         await self._canary.last(deadline_s)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from chaos.judge.before import lost_before
 from chaos.judge.canaries import Fate, look
 from chaos.judge.facts import FIRST_SEQ
+from chaos.judge.interrupted import stopped
 from chaos.judge.landing import SERVING_ROLES, missing_cycles, waves
 from chaos.judge.paths import State, passes_for
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
@@ -48,6 +49,8 @@ def _run_completed(case: Case) -> Answered:
         return unknown(fact("the run did not say goodbye"))
     if ended.status == RunStatus.COMPLETED:
         return yes(fact("the run went to its end", [ended.seq]))
+    if why := stopped(case):
+        return no(fact(f"the run was {why}", [ended.seq]), outcome=Outcome.INCONCLUSIVE)
     why = f": {ended.reason}" if ended.reason else ""
     return no(fact(f"the run ended as {ended.status}{why}", [ended.seq]), outcome=Outcome.INCONCLUSIVE)
 
@@ -98,8 +101,9 @@ def _faults_landed(case: Case) -> Answered:
         told.append(fact(f"{wave.wave} of cycle {wave.cycle}: {text}", seqs))
         answers.add(wave.landed)
     missing = missing_cycles(case)
-    if missing and all(run.state is State.SERVES for run in case.last_runs):
-        told.append(fact(f"{count(missing, 'planned cycle')} never began"))
+    halted = stopped(case)
+    if missing and (halted or all(run.state is State.SERVES for run in case.last_runs)):
+        told.append(fact(f"{count(missing, 'planned cycle')} never began{', for the run was stopped' * bool(halted)}"))
         answers.add(Answer.NO)
     elif missing:
         told.append(fact(f"{count(missing, 'planned cycle')} not begun, because the target had not recovered"))

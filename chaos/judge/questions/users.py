@@ -21,13 +21,18 @@ TOLERATED_SHARE = 0.01
 
 
 def _users_served(case: Case) -> Answered:
-    """Requests that a fault may have touched are not counted; those that we hung up on at last never were answered."""
+    """Requests that a fault may have touched are not counted; those that we hung up on at last never were answered.
+
+    Where a person could not wait for their end, they tell nothing.
+    """
+    left_ns = case.facts.phase_start("leaving")
     touched = [reach for window in case.windows for reach in _touched(case, window)]
     counted = [
         request
         for request in case.facts.load.values()
         if request.ended_ns is not None
         and request.ended_by != "fault"
+        and not (left_ns is not None and request.ended_by == "harness" and request.ended_ns >= left_ns)
         and not any(request.begun_ns <= end and request.ended_ns >= start for start, end in touched)
     ]
     told = [
