@@ -51,7 +51,7 @@ def state_of(pid: int) -> str:
         return ""
 
 
-def until(condition, what: str, seconds: float = 20.0) -> None:
+def until(condition, what: str, seconds: float = 60.0) -> None:
     """Wait for another process."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -24,6 +24,7 @@ class HeldServer:
     hung_up: int = 0
     resets: int = 0
     served: int = 0
+    _handling: set[asyncio.Task] = field(default_factory=set)
 
     @contextlib.asynccontextmanager
     async def running(self):
@@ -35,16 +36,35 @@ class HeldServer:
         finally:
             self.gate.set()
             self.finish.set()
+            for _ in range(20):
+                await asyncio.sleep(0)  # a connection that is just being accepted would be nobody's
             server.close()
+            if self._handling:
+                await asyncio.wait(self._handling, timeout=10)
+            for task in self._handling:
+                task.cancel()
+            await asyncio.gather(*self._handling, return_exceptions=True)
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._handling.add(task)
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                await self._answer(reader, writer)
+        finally:
+            self._handling.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
         body = json.loads(await reader.readexactly(length))
         if head.startswith(b"POST /abort_request "):
             self.aborts[body["rid"]].set()
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-            writer.close()
             return
         self.waiting += 1
         gone = asyncio.ensure_future(reader.read())
@@ -79,6 +99,3 @@ class HeldServer:
                 self.served += 1
         opened.cancel()
         gone.cancel()
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()

@@ -218,9 +218,18 @@ async def test_of_a_long_log_what_stood_around_the_fault_is_saved(tmp_path: Path
 
 
 async def test_a_host_that_hangs_costs_the_nodes_of_others_nothing(tmp_path: Path, start: Callable) -> None:
+    answered, outlasted = asyncio.Event(), []
+
+    class Answering(Here):
+        async def call(self, op: str, /, **args: object) -> object:
+            value = await super().call(op, **args)
+            answered.set()
+            return value
+
     class Hanging(Here):
         async def call(self, op: str, /, **args: object) -> object:
-            await asyncio.sleep(0.6)
+            await asyncio.wait([asyncio.ensure_future(answered.wait())], timeout=60)
+            outlasted.append(answered.is_set())
             raise HostLost("no answer")
 
     process = start()
@@ -229,16 +238,17 @@ async def test_a_host_that_hangs_costs_the_nodes_of_others_nothing(tmp_path: Pat
         0,
         "fatal-line",
         Redactor(()),
-        time.monotonic() + 0.5,
+        time.monotonic() + 200,
     )
 
     class Two:
         def located(self) -> dict[str, object]:
             return {"decode-0": process.located, "prefill-0": process.located}
 
-    subjects = [Subject(node="decode-0", host=Hanging()), Subject(node="prefill-0", host=Here())]
+    subjects = [Subject(node="decode-0", host=Hanging()), Subject(node="prefill-0", host=Answering())]
     read = await Nodes(subjects, Two(), Redactor(())).stacks(snapshot)
     assert (0, 3) == (read["decode-0"].count, read["prefill-0"].count)
+    assert True is all(outlasted)
 
 
 async def test_without_the_tool_all_else_is_saved_and_the_lack_is_told(
@@ -387,11 +397,11 @@ async def test_the_loop_goes_on_while_a_snapshot_is_taken(tmp_path: Path, start:
         saving = asyncio.create_task(one.forensics.save("fatal-line"))
         lags = []
         while not saving.done():
-            before = time.monotonic()
+            before = time.process_time()
             await asyncio.sleep(0.002)
-            lags.append(time.monotonic() - before)
-    took = one.taken.took_s
-    # Megabytes were redacted: done in one go, that would have held the loop for a good part of the time it took.
+            lags.append(time.process_time() - before)
+    # Megabytes were redacted: done in one go, that would have held the loop for a good part of what it took. Counted is
+    # our own computing: a machine that starves lets the loop wait, too.
     assert len(lags) > 10
-    assert max(lags) < max(0.5 * took, 0.25)
+    assert max(lags) < max(0.5 * sum(lags), 0.25)
     assert one.taken.size > 1_000_000

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ from sshd import Sshd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+PATIENCE_S = 20.0
 
 
 @pytest.fixture
@@ -27,4 +31,7 @@ def nothing_left() -> Iterator[None]:
 
     before = held()
     yield
+    until = time.monotonic() + PATIENCE_S
+    while held() != before and time.monotonic() < until:
+        time.sleep(0.02)  # of a thread that was told to end
     assert before == held()

@@ -172,7 +172,7 @@ def connected(ssh: Ssh) -> Iterator[Remote]:
         ways.close()
 
 
-async def soon(holds: Callable[[], bool], timeout_s: float = 30.0) -> bool:
+async def soon(holds: Callable[[], bool], timeout_s: float = 60.0) -> bool:
     deadline = time.monotonic() + timeout_s
     while not holds() and time.monotonic() < deadline:  # noqa: ASYNC110 - of another process or thread
         await asyncio.sleep(0.02)

@@ -357,7 +357,7 @@ def test_whoever_interrupts_connecting_is_not_kept(sshd: Sshd, monkeypatch, noth
                 Hosts.open(_target(sshd.ssh(port=mute.getsockname()[1])), lambda _: None)
         for thread in threading.enumerate():
             if thread.name.startswith("ssh"):
-                thread.join(5.0)
+                thread.join(60.0)
 
 
 def _target(*ways: Ssh | None) -> Target:

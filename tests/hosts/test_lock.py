@@ -67,7 +67,7 @@ def test_stealing_is_told_without_a_name_of_a_machine_and_the_other_hears_of_it(
     assert ("the lock was stolen from run aaaa: it hangs",) == second.take("it hangs")
     monkeypatch.setattr(lock, "RENEW_S", 0.0)
     heard: list[str] = []
-    asyncio.run(asyncio.wait_for(first.keep(heard.append), 10))
+    asyncio.run(asyncio.wait_for(first.keep(heard.append), 60))
     assert ["run bbbb has stolen the lock of shared"] == heard
     first.release()
     assert 3 == len(list(folder.iterdir())), "the other's locks stay"

@@ -48,7 +48,7 @@ async def test_a_long_answer_comes_whole_and_holds_up_no_other(sshd: Sshd) -> No
         long = asyncio.ensure_future(host.call("filler", size=size, timeout_s=120.0))
         answered = 0
         while not long.done():
-            await host.call("now")
+            await host.call("now", timeout_s=60.0)
             answered += 1
         assert size == len(await long)
         assert answered > 3

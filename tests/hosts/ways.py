@@ -80,7 +80,7 @@ def open_relays(target: Target, elsewhere: Elsewhere, *, at: tuple[str, ...] = (
     return Relays.open(target, Hosts(by_server, here), run="t", dial=lambda _host: elsewhere.dial)
 
 
-def until(done: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(done: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for it."""
     deadline = time.monotonic() + seconds
     while not done():
