@@ -45,6 +45,12 @@ async def asked(reply: Callable[[dict[str, Any]], bytes | None]) -> AsyncIterato
     bodies: list[dict[str, Any]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await answer(reader, writer)
+        finally:  # also when the test is over before it has seen its client leave
+            writer.close()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         if head.startswith(b"get"):
             models = json.dumps({"data": [{"id": "m", "max_model_len": 100}]}).encode()
@@ -57,9 +63,6 @@ async def asked(reply: Callable[[dict[str, Any]], bytes | None]) -> AsyncIterato
                 await reader.read()
             else:
                 writer.write(said)
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
 
     events: list[ev.AnyEvent] = []
     server = await asyncio.start_server(serve, "127.0.0.1", 0)

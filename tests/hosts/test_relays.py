@@ -33,18 +33,18 @@ async def answering(who: str, tls: ssl.SSLContext | None = None) -> AsyncIterato
     heads: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            heads.append(head)
-            body = who.encode()
-            length = len(body) + (5 if b"/slow" in head else 0)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (length, body))
-            await writer.drain()
-            if b"/slow" in head:
-                await reader.read(1)
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                head = await reader.readuntil(b"\r\n\r\n")
+                heads.append(head)
+                body = who.encode()
+                length = len(body) + (5 if b"/slow" in head else 0)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (length, body))
+                await writer.drain()
+                if b"/slow" in head:
+                    await reader.read(1)
+        finally:  # also when the test is over before it has seen its client leave
+            writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
