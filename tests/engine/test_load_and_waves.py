@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -149,7 +148,7 @@ async def test_a_wave_hits_every_session_and_is_verified_by_the_kernel(tmp_path,
         assert (12, how) == (fired.sockets, fired.how)
         assert fired.ordered_ns <= fired.first_ns <= fired.last_ns
         assert (12, 12, "") == (fired.router_watched, fired.router_closed, fired.router_unknown)
-        assert fired.ordered_ns <= fired.router_first_ns <= fired.router_last_ns <= time.monotonic_ns()
+        assert fired.ordered_ns <= fired.router_first_ns <= fired.router_last_ns <= fired.ordered_ns + 60_000_000_000
         assert [("applied", True), ("verified", True)] == [(s.stage, s.ok) for s in of(events, ev.FaultStep)]
         (verified,) = [step.measured for step in of(events, ev.FaultStep) if step.stage == "verified"]
         assert ("12", "0") == (verified["connections"], verified["still_established"])
