@@ -84,13 +84,12 @@ def _tell_how(one: Leftover, again: str, console: Console) -> None:
     """What a person can do about what stays."""
     if one.item.gone or not one.item.by_hand:
         return
-    console.print(f"to do by hand on {one.host} about {_what(one.item)}:", soft_wrap=True)
+    record = f" (its record: {one.item.record})" if one.item.record else ""
+    console.print(f"by hand, on {one.host}, about {_what(one.item)}{record}:", soft_wrap=True)
     for line in one.item.by_hand:
         console.print(f"    {line}", soft_wrap=True)
     if one.item.record:
-        console.print(
-            f"  {one.item.record} says what stands there; once it does not, or never mind, have it forgotten:"
-        )
+        console.print("  once nothing of it stands any more, have its record forgotten:")
         words = ["pdchaos", "sweep", "--target", again, "--forget", one.item.name, "--because"]
         console.print(f"    {shlex.join(words)} REASON", soft_wrap=True)
 

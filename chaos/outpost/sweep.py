@@ -89,7 +89,7 @@ class _Record:
         steps = value.get("undo")
         self.damaged = not isinstance(steps, list)
         self.steps: list[Any] = steps if isinstance(steps, list) else []
-        self.fault = str(value.get("fault", "")) or f"whose record {path} is damaged"
+        self.fault = str(value.get("fault", "")) or "unknown: its record is damaged"
         since_s = value.get("since")
         self.since_s = float(since_s) if isinstance(since_s, (int, float)) else 0.0
         self.guard = str(value.get("guard", ""))

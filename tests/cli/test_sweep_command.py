@@ -162,10 +162,8 @@ sweep()
 """
     said, no_reason, no_id, unknown, forgotten, damaged, after = world(tmp_path, play)
     assert (8, True) == (said["code"], "STILL THERE: false: it ended with code 1" in said["out"]), said
-    assert (
-        "to do by hand on this machine about fault cut:\n    false\n  /run/pdchaos/dead0001-cut.json says"
-        in said["out"]
-    )
+    told = "by hand, on this machine, about fault cut (its record: /run/pdchaos/dead0001-cut.json):\n    false\n"
+    assert told in said["out"], said
     assert "pdchaos sweep --target target.yaml --forget dead0001-cut --because REASON\n" in said["out"]
     assert "    cat /run/pdchaos/dead0002-cut.json\n" in said["out"], said
     assert [2, 2, 2] == [one["code"] for one in (no_reason, no_id, unknown)]
