@@ -209,11 +209,14 @@ def init(
     known_hosts: Annotated[str, typer.Option("--known-hosts", metavar="FILE", help="The keys of the hosts.")] = "",
 ) -> None:
     """Write a commented target file and a scenario to start from, and tell what to do next; overwrites nothing."""
-    from chaos.cli.starting import OverSsh, init_files, parse_logins  # noqa: PLC0415
+    from chaos.cli.starting import OverSsh, init_files, key_file, parse_logins  # noqa: PLC0415
 
     words = words or []
     if ssh:
-        init_files(folder or Path(), OverSsh(parse_logins(words), identity, known_hosts))
+        folder = folder or Path()
+        identity = key_file(identity, "--identity", folder)
+        known_hosts = key_file(known_hosts, "--known-hosts", folder)
+        init_files(folder, OverSsh(parse_logins(words), identity, known_hosts))
         return
     if len(words) + (folder is not None) > 1 or any("@" in word for word in words) or identity or known_hosts:
         raise typer.BadParameter("hosts and their keys are for --ssh; without it one folder is taken")
@@ -230,7 +233,8 @@ def doctor(
 ) -> None:
     """Look at every precondition of a run: hosts, servers, what may be done to them, one canary on each path.
 
-    Breaks nothing. Exit code 0 when all is well, 6 when the target is unfit, 5 when what it allows would be refused.
+    Breaks nothing. Exit code 0 when all is well, 2 for a mistake in the file (a key that is not there), 6 when the
+    target is unfit, 5 when what it allows would be refused.
     """
     from chaos.cli.doctor import doctor as examine  # noqa: PLC0415
 

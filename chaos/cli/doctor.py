@@ -17,7 +17,7 @@ from chaos.cli.boundary import interruptible
 from chaos.cli.launch import sigterm_is_ctrl_c
 from chaos.cli.outputs import listened_to
 from chaos.cli.targets import note, open_target
-from chaos.engine.doctor import State, examine, verdict
+from chaos.engine.doctor import BAD, State, examine, verdict
 from chaos.engine.hosts import Hosts
 from chaos.engine.secrets import concealed, look_up_target
 from chaos.model.errors import UsageError, UserError
@@ -26,11 +26,17 @@ if TYPE_CHECKING:
     from chaos.engine.doctor import Row
     from chaos.model.target import Target
 
-STYLES = {State.OK: "green", State.NOTE: "yellow", State.REFUSED: "red", State.PROBLEM: "bold red"}
+STYLES = {
+    State.OK: "green",
+    State.NOTE: "yellow",
+    State.REFUSED: "red",
+    State.PROBLEM: "bold red",
+    State.MISTAKE: "bold red",
+}
 
 
 def doctor(reference: str, *, production: bool, as_json: bool) -> int:
-    """Examine a target file; 0 when all is well, 6 when it is unfit, 5 when something would be refused."""
+    """Examine a target file; 0 when all is well, 2 for a mistake in it, 6 when unfit, 5 when it would be refused."""
     target = open_target(reference, ()).standing
     if target is None:
         raise UsageError("a lab of a run's own is made fit by pdchaos itself", hint="--target takes a target file")
@@ -70,5 +76,5 @@ def _show(rows: list[Row], name: str, *, as_json: bool) -> None:
         mended = f"\nto mend it: {row.fix}" if row.fix and row.state is not State.OK else ""
         table.add_row(Text(row.state.value, STYLES[row.state]), f"  {row.what}", concealed(row.said) + mended)
     console.print(table)
-    bad = sum(row.state in (State.PROBLEM, State.REFUSED) for row in rows)
+    bad = sum(row.state in BAD for row in rows)
     console.print(f"{name}: " + ("all is well" if not bad else f"{bad} of {len(rows)} to mend"))

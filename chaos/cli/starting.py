@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
@@ -13,9 +14,12 @@ from chaos.model.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 _LOGIN = re.compile(r"(?:(?P<user>[^@\s:]+)@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+_KEY_HINTS = {
+    "--identity": "name the private key that the hosts accept, or leave it out: the file says where it goes",
+    "--known-hosts": "name the file that knows the hosts' keys, or leave it out: ~/.ssh/known_hosts is read",
+}
 ROLES = ("router", "prefill", "decode")
 
 
@@ -56,9 +60,9 @@ class OverSsh:
                 text = _at(text, role, hosts[role][0])
             if first.user:
                 text = text.replace("  user: ops\n", f"  user: {_scalar(first.user)}\n")
-        for key, value in (("identity", self.identity), ("known_hosts", self.known_hosts)):
-            if value:
-                line = f"  {key}: {_scalar(value)}"
+        for key, file in (("identity", self.identity), ("known_hosts", self.known_hosts)):
+            if file:
+                line = f"  {key}: {_scalar(file)}"
                 text = "\n".join(line if one.startswith(f"  # {key}: ") else one for one in text.split("\n"))
         return text
 
@@ -87,6 +91,15 @@ def parse_logins(words: Sequence[str]) -> list[Login]:
             hint="name one here, and write `user` under the `ssh` of single servers in the file",
         )
     return logins
+
+
+def key_file(text: str, flag: str, folder: Path) -> str:
+    """A file of the command line, as a target file in `folder` says it. Raises UsageError where there is none."""
+    file = Path(text).expanduser()
+    if text and not file.is_file():
+        raise UsageError(f"{flag} {text}: there is no such file; nothing was written", hint=_KEY_HINTS[flag])
+    stays = not text or text.startswith("~") or file.is_absolute() or folder.resolve() == Path.cwd()
+    return text if stays else str(file.absolute())
 
 
 def init_files(folder: Path, over_ssh: OverSsh | None) -> None:

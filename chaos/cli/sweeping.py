@@ -13,6 +13,7 @@ from chaos.cli.boundary import complain, interruptible, tell
 from chaos.cli.launch import sigterm_is_ctrl_c
 from chaos.cli.targets import note, open_target
 from chaos.engine.hosts import Hosts
+from chaos.engine.hosts.failures import grouped
 from chaos.engine.leftovers import Swept, forget, sweep
 from chaos.engine.secrets import concealed
 from chaos.model.errors import UsageError
@@ -29,7 +30,7 @@ def sweep_target(reference: str, *, dry: bool, steal: str) -> int:
     with interruptible(), sigterm_is_ctrl_c():
         hosts, failures = Hosts.reach(target, note)
         with closing(hosts):
-            for error in dict.fromkeys(failures.values()):
+            for _, error in grouped(failures):
                 tell(error)
             swept = sweep(target, hosts, note, dry=dry, also_living=bool(steal))
     _show(swept, dry=dry, again=reference)
@@ -45,7 +46,7 @@ def forget_record(reference: str, name: str, reason: str) -> int:
     with interruptible(), sigterm_is_ctrl_c():
         hosts, failures = Hosts.reach(target, note)
         with closing(hosts):
-            for error in dict.fromkeys(failures.values()):
+            for _, error in grouped(failures):
                 tell(error)
             gone = forget(hosts, name)
     print(concealed(f"removed {gone.path} on {gone.host}: {gone.text}"))  # noqa: T201

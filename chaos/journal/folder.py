@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.model.errors import HarnessError, UserError
+from chaos.model.errors import HarnessError, UsageError, UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+_WRONG_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,21 @@ class Folder:
 
 
 def make_folder(root: Path, *inside: str) -> None:
-    """Make a new folder with folders inside. Raises `HarnessError` when it cannot be made."""
+    """Make a new folder with folders inside.
+
+    Raises `UsageError` where none can be made at that place, `HarnessError` when the disk refuses.
+    """
     try:
         root.mkdir(parents=True)
         for name in inside:
             (root / name).mkdir()
     except OSError as error:
-        raise HarnessError(
-            f"{root}: cannot make the folder: {error.strerror}", hint="choose another place with --reports"
-        ) from None
+        hint = "choose another place with --reports"
+        no_folder = next((path for path in root.parents if os.path.lexists(path) and not path.is_dir()), None)
+        if no_folder is not None:
+            raise UsageError(f"{no_folder} is no folder, so {root} cannot be made in it", hint=hint) from None
+        kind = UsageError if error.errno in _WRONG_PLACE else HarnessError
+        raise kind(f"{root}: cannot make the folder: {error.strerror}", hint=hint) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +65,12 @@ class RunFolder(Folder):
 
     @classmethod
     def create(cls, reports: Path, *, utc: str, scenario: str, run_id: str) -> RunFolder:
-        """Make a new folder; `utc` is like `20261129T191402Z`. Raises `HarnessError` when it cannot be made."""
+        """Make a new folder; `utc` is like `20261129T191402Z`. As `make_folder`."""
         return cls.make(reports / f"{utc}-{scenario}-{run_id}")
 
     @classmethod
     def make(cls, root: Path) -> RunFolder:
-        """Make a new folder at a given place. Raises `HarnessError` when it cannot be made."""
+        """Make a new folder at a given place. As `make_folder`."""
         make_folder(root, "packs", "logs", "forensics")
         return cls(root)
 

@@ -45,6 +45,21 @@ def run(folder: Path, ssh: dict[str, object]) -> subprocess.Popen[str]:
     )
 
 
+def doctor(folder: Path) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-m", "chaos", "doctor", "-t", "target.yaml", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+        timeout=120,
+    )
+    told = json.loads(done.stdout)
+    assert done.returncode == told["exit_code"]
+    return told
+
+
 def _nobody_knows_its_key(sshd: Sshd, folder: Path) -> dict[str, object]:
     sshd.known_hosts.write_text("")
     return {}
@@ -65,6 +80,10 @@ def _a_wrong_key(sshd: Sshd, folder: Path) -> dict[str, object]:
     return {"identity": str(keygen(folder / "wrong"))}
 
 
+def _no_known_hosts(sshd: Sshd, folder: Path) -> dict[str, object]:
+    return {"known_hosts": str(folder / "nobody")}
+
+
 def _no_key(sshd: Sshd, folder: Path) -> dict[str, object]:
     return {"identity": str(folder / "none")}
 
@@ -77,6 +96,7 @@ def _no_key(sshd: Sshd, folder: Path) -> dict[str, object]:
         (_nobody_listens, 6, "Connection refused"),
         (_a_wrong_key, 2, "does not accept root's key"),
         (_no_key, 2, "cannot be read"),
+        (_no_known_hosts, 2, "nobody cannot be read"),
     ],
 )
 def test_what_keeps_us_out_is_said_once_with_what_to_do(
@@ -88,6 +108,10 @@ def test_what_keeps_us_out_is_said_once_with_what_to_do(
     assert (code, True) == (process.returncode, told in err), err
     assert 1 == err.count(told)  # for three servers on one host
     assert "hint:" in err
+    examined = doctor(tmp_path)
+    assert code == examined["exit_code"], "one mistake, one code"
+    (row,) = [row for row in examined["rows"] if row["what"] == "ssh"]
+    assert ("router-0, prefill-0, decode-0", True) == (row["where"], told in row["said"])
     assert "Traceback" not in out + err
     assert [] == list(tmp_path.glob("reports/*"))
 

@@ -65,8 +65,13 @@ def test_a_host_that_is_alone_has_everything_and_without_one_there_are_places_to
 
 
 def test_keys_are_filled_in(tmp_path: Path) -> None:
+    for name in ("a key", "k: 1"):
+        (tmp_path / name).touch()
     plain = written(tmp_path, "--ssh", "me@gpu1", "me@gpu2", "me@gpu3", "--identity", "a key", "--known-hosts", "k: 1")
-    assert {"user": "me", "identity": "a key", "known_hosts": "k: 1"} == plain["ssh"]
+    # As the file is in another folder, from which it is read.
+    assert {"user": "me", "identity": f"{tmp_path}/a key", "known_hosts": f"{tmp_path}/k: 1"} == plain["ssh"]
+    assert 0 == pdchaos("init", "--ssh", "gpu1", "--identity", "a key", cwd=tmp_path).returncode
+    assert "a key" == yaml.safe_load((tmp_path / "target.yaml").read_text())["ssh"]["identity"]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +79,8 @@ def test_keys_are_filled_in(tmp_path: Path) -> None:
     [
         (("--ssh", "me@gpu1", "you@gpu2"), "different users: me, you"),
         (("--ssh", "gpu 1"), "'gpu 1' is no host to log in to"),
+        (("--ssh", "gpu1", "--identity", "none"), "--identity none: there is no such file"),
+        (("--ssh", "gpu1", "--known-hosts", "none"), "--known-hosts none: there is no such file"),
         (("me@gpu1",), "are for --ssh"),
         (("here", "there"), "are for --ssh"),
     ],

@@ -136,8 +136,10 @@ def test_the_worst_row_decides() -> None:
     assert ExitCode.AS_EXPECTED is verdict(rows)
     rows.append(Row.of("a", "ssh", Refused("no")))
     assert ExitCode.REFUSED is verdict(rows)
-    rows.append(Row.of("a", "ssh", UsageError("no such key")))
+    rows.append(Row.of("a", "ssh", Unfit("no answer")))
     assert ExitCode.UNFIT is verdict(rows)
+    rows.append(Row.of("a", "ssh", UsageError("no such key")))
+    assert ExitCode.USAGE is verdict(rows)
 
 
 def test_a_kernel_without_netem_is_no_fault_of_a_deployment() -> None:

@@ -130,7 +130,10 @@ def test_a_key_that_the_host_does_not_know_is_told(sshd: Sshd, tmp_path: Path) -
 
 
 def test_a_missing_key_file_and_one_that_holds_no_key_are_told(sshd: Sshd, tmp_path: Path) -> None:
-    message, _ = refusal(UsageError, sshd.ssh(identity=str(tmp_path / "none")))
+    gone = keygen(tmp_path / "gone")
+    ssh = sshd.ssh(identity=str(gone))
+    gone.unlink()
+    message, _ = refusal(UsageError, ssh)
     assert "cannot be read: No such file" in message
     message, hint = refusal(UsageError, sshd.ssh(identity=str(sshd.folder / "id.pub")))
     assert "holds no private key" in message
@@ -239,6 +242,25 @@ def test_a_python_that_is_not_there_is_told(sshd: Sshd) -> None:
     assert "`python: PATH`" in hint
 
 
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [("/bin/cat", "invalid option"), ("/bin/true", "it says nothing"), ("/usr/bin/yes", "invalid option")],
+)
+def test_a_python_that_is_none_is_told_with_what_it_says_instead(sshd: Sshd, program: str, says: str) -> None:
+    message, hint = refusal(UsageError, sshd.ssh(python=program))
+    assert f": {program} is no Python: asked for its version (-V) it says " in message
+    assert says in message
+    assert "`python` under `ssh`" in hint
+    assert "login shell" not in hint
+
+
+def test_a_shell_that_ends_at_once_is_not_laid_to_a_python_that_is_one(tmp_path: Path) -> None:
+    with Sshd(tmp_path / "sshd", **before_all('case "$SSH_ORIGINAL_COMMAND" in *-ESsc*) exit 5;; esac')) as sshd:
+        message, hint = refusal(Unfit, sshd.ssh())
+    assert "ended at once (status 5)" in message
+    assert "login shell" in hint
+
+
 def test_a_python_without_memfd_keeps_the_code_in_a_file_without_a_name(sshd: Sshd, tmp_path: Path) -> None:
     old = executable(
         tmp_path / "python",
@@ -334,7 +356,8 @@ def test_equal_ways_are_one_connection_and_what_has_none_is_here(sshd: Sshd, not
 
 
 def test_all_that_is_wrong_is_said_at_once(sshd: Sshd, tmp_path: Path, nothing_left: None) -> None:
-    unknown = sshd.ssh(known_hosts=str(tmp_path / "none"))
+    (tmp_path / "empty").touch()
+    unknown = sshd.ssh(known_hosts=str(tmp_path / "empty"))
     dead = sshd.ssh(port=free_port())
     with pytest.raises(Refused) as caught:
         Hosts.open(_target(sshd.ssh(), unknown, dead), lambda _: None)
@@ -343,6 +366,40 @@ def test_all_that_is_wrong_is_said_at_once(sshd: Sshd, tmp_path: Path, nothing_l
     assert "is not known" in told
     assert "Connection refused" in told
     assert 2 == told.count("hint:")
+
+
+def test_hosts_with_the_same_problem_are_told_of_together(tmp_path: Path) -> None:
+    """Two users of one machine are two hosts."""
+    with Sshd(tmp_path / "sshd") as sshd:
+        wrong = {"identity": str(keygen(tmp_path / "wrong"))}
+        ways = [sshd.ssh(**wrong), sshd.ssh(**wrong, jump="none", host="localhost"), sshd.ssh(port=free_port())]
+        sshd.known_hosts.write_text(sshd.known_hosts.read_text().replace("[127", f"[localhost]:{sshd.port},[127"))
+        with pytest.raises(UsageError) as caught:
+            Hosts.open(_target(*ways), lambda _: None)
+    both = f"root@127.0.0.1:{sshd.port}, root@localhost:{sshd.port}: the host does not accept root's key"
+    told = caught.value.message
+    assert (1, 1, 2) == (told.count(both), told.count("does not accept"), told.count("hint:")), told
+    assert told.startswith("3 hosts cannot be used:")
+
+
+@pytest.mark.parametrize("what", ["identity", "known_hosts"])
+def test_a_file_that_the_target_names_and_that_is_not_there_is_told_once_for_all_before_anybody_is_asked(
+    tmp_path: Path, what: str
+) -> None:
+    missing = {"host": "h.invalid", "user": "me", "ssh_config": False, what: str(tmp_path / "none")}
+    ways = [Ssh.model_validate({**missing, "host": f"h{number}.invalid"}) for number in range(3)]
+    with pytest.raises(UsageError) as caught:
+        Hosts.open(_target(*ways), lambda _: None)
+    assert f"`{what}` under `ssh`: {tmp_path}/none cannot be read: No such file or directory" == caught.value.message
+    assert f"`{what}` names" in caught.value.hint
+
+
+def test_a_pinned_key_needs_no_file(sshd: Sshd, tmp_path: Path) -> None:
+    pin = " ".join((sshd.folder / "host.pub").read_text().split()[:2])
+    ssh = sshd.ssh(host_key=pin, known_hosts=str(tmp_path / "none"))
+    hosts, failures = Hosts.reach(_target(ssh), lambda _: None)
+    hosts.close()
+    assert {} == failures
 
 
 def test_whoever_interrupts_connecting_is_not_kept(sshd: Sshd, monkeypatch, nothing_left: None) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from chaos.journal import JournalWriter, RunFolder, read_journal
 from chaos.model import events as ev
-from chaos.model.errors import HarnessError, UserError
+from chaos.model.errors import HarnessError, UsageError, UserError
+from chaos.model.outcomes import ExitCode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -135,6 +136,17 @@ def test_a_run_folder_is_made_once(tmp_path: Path) -> None:
     assert folder.logs.is_dir()
     with pytest.raises(HarnessError):
         RunFolder.create(tmp_path, utc="20261129T000000Z", scenario="s", run_id="ab")
+
+
+def test_a_place_where_no_folder_can_be_is_the_users_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "nowhere").symlink_to("nothing")
+    for place, said in (("file", "file is no folder"), ("file/in", "file is no folder"), ("nowhere", "is no folder")):
+        with pytest.raises(UsageError, match=said) as caught:
+            RunFolder.create(tmp_path / place, utc="u", scenario="s", run_id="ab")
+        assert ExitCode.USAGE is caught.value.exit_code
+    with pytest.raises(UsageError, match="File name too long"):
+        RunFolder.create(tmp_path / ("x" * 300), utc="u", scenario="s", run_id="ab")
 
 
 def test_a_file_in_the_folder_is_whole_or_not_there(small_disk: Path) -> None:

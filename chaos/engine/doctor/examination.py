@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from chaos.engine.doctor import nodes, paths, places
 from chaos.engine.doctor.row import Row, State
+from chaos.engine.hosts.failures import grouped
 from chaos.engine.ports import SystemClock
 from chaos.engine.probes.discover import look, put_together
 from chaos.engine.probes.http import make_http
@@ -38,7 +39,7 @@ async def examine(
     ask: bool = True,
 ) -> list[Row]:
     """Look at everything; `failures` tell by server why its host was not reached. Without `ask` no canary is sent."""
-    rows = [Row.of(server, "ssh", error) for server, error in failures.items()]
+    rows = [Row.of(", ".join(servers), "ssh", error) for servers, error in grouped(failures)]
     for host in hosts.all:
         progress(f"looking at {host.label}")
         rows += await asyncio.to_thread(lambda at: list(places.look(at, target, hosts, again=again)), host)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from chaos.model.errors import Refused
 from chaos.model.outcomes import ExitCode, worst_exit
 
 if TYPE_CHECKING:
@@ -22,6 +21,10 @@ class State(StrEnum):
     NOTE = "note"  # a run goes without it, and says what it did not examine
     REFUSED = "refused"  # a run that needs it would be refused
     PROBLEM = "problem"  # no run would begin, or it would be inconclusive
+    MISTAKE = "mistake"  # what the target file says cannot be
+
+
+BAD = (State.REFUSED, State.PROBLEM, State.MISTAKE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +45,13 @@ class Row:
     @classmethod
     def of(cls, where: str, what: str, error: UserError) -> Row:
         """What an error of ours says."""
-        return cls(
-            where, what, State.REFUSED if isinstance(error, Refused) else State.PROBLEM, error.message, error.hint
-        )
+        state = next((state for state, code in _CODES.items() if code is error.exit_code), State.PROBLEM)
+        return cls(where, what, state, error.message, error.hint)
 
 
-_CODES = {State.PROBLEM: ExitCode.UNFIT, State.REFUSED: ExitCode.REFUSED}
+_CODES = {State.MISTAKE: ExitCode.USAGE, State.PROBLEM: ExitCode.UNFIT, State.REFUSED: ExitCode.REFUSED}
 
 
 def verdict(rows: Iterable[Row]) -> ExitCode:
-    """The exit code of them all: 6 for an unfit target, 5 for what would be refused, else 0."""
+    """The exit code of them all: 2 for a mistake, 6 for an unfit target, 5 for what would be refused, else 0."""
     return worst_exit([_CODES[row.state] for row in rows if row.state in _CODES])

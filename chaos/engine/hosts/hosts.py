@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from chaos.engine.hosts.connect import Ways
+from chaos.engine.hosts.failures import joined
 from chaos.engine.hosts.here import Here
-from chaos.engine.hosts.place import resolve
+from chaos.engine.hosts.place import demand_files, resolve
 from chaos.engine.hosts.relays import Relays
 from chaos.engine.hosts.remote import Remote
-from chaos.model.errors import Refused, Unfit, UsageError, UserError
+from chaos.model.errors import Unfit, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,6 @@ OPENING_S = 90.0
 CLOSING_S = 4.0
 LOAD = "load"
 _LOOK_S = 0.1
-_WORST_FIRST = (Refused, UsageError, Unfit)
 
 
 class Hosts:
@@ -54,7 +54,7 @@ class Hosts:
         hosts, failures = cls.reach(target, progress, run=run)
         if failures:
             hosts.close()
-            raise _joined(list(dict.fromkeys(failures.values())))
+            raise joined(failures)
         return hosts
 
     @classmethod
@@ -70,6 +70,7 @@ class Hosts:
             if ssh is None:
                 return here
             try:
+                demand_files(ssh)
                 place = resolve(ssh)
             except UserError as error:
                 failures[name] = error
@@ -173,13 +174,3 @@ def _join(threads: Sequence[threading.Thread], timeout_s: float) -> None:
     for thread in threads:
         while thread.is_alive() and time.monotonic() < deadline:
             thread.join(_LOOK_S)
-
-
-def _joined(all_: list[UserError]) -> UserError:
-    """One error for all; the gravest kind of them."""
-    failures = list({failure.message: failure for failure in all_}.values())
-    kind = next((kind for kind in _WORST_FIRST if any(isinstance(one, kind) for one in failures)), Unfit)
-    if len(failures) == 1:
-        return kind(failures[0].message, hint=failures[0].hint)
-    told = [f"\n  {one.message}" + (f"\n    hint: {one.hint}" if one.hint else "") for one in failures]
-    return kind(f"{len(failures)} hosts cannot be used:{''.join(told)}")

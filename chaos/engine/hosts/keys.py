@@ -37,7 +37,7 @@ def authenticate(transport: paramiko.Transport, place: Place) -> None:
         )
     tried = ", ".join(dict.fromkeys(_told(key) for key in keys)) or "none: there is neither a key file nor an agent"
     raise UsageError(
-        f"{place.label} does not accept {place.user}'s key ({tried})",
+        f"{place.label}: the host does not accept {place.user}'s key ({tried})",
         hint=f"`user` and `identity` under `ssh` say who we are; by hand: {place.by_hand}",
     )
 

@@ -75,6 +75,25 @@ def resolve(ssh: Ssh) -> Place:
     return _place(ssh.host, ssh, ssh.port, ssh.user, _hops(ssh.jump), ())
 
 
+def demand_files(ssh: Ssh) -> None:
+    """Raise UsageError for files that the target file names and that cannot be read."""
+    keys = None if ssh.host_key and not ssh.jump else ssh.known_hosts  # else the pinned key alone counts
+    hints = {
+        "identity": "`identity` names our private key",
+        "known_hosts": "`known_hosts` names the file with the hosts' keys; begin an empty one and each key is shown",
+    }
+    for what, file in (("identity", ssh.identity), ("known_hosts", keys)):
+        if file is None:
+            continue
+        try:
+            with Path(file).expanduser().open("rb"):
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"`{what}` under `ssh`: {file} cannot be read: {error.strerror}", hint=hints[what]
+            ) from None
+
+
 def _place(
     name: str, ssh: Ssh, port: int | None, user: str | None, hops: list[str] | None, on_the_way_to: tuple[str, ...]
 ) -> Place:

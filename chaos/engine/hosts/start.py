@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import paramiko
 
 from chaos import outpost
+from chaos.engine.hosts.place import PYTHON
 from chaos.engine.pyz import pyz_bytes
 from chaos.model.errors import Unfit, UsageError
 
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from chaos.engine.hosts.place import Place
 
 STARTING_S = 30.0
+ASKING_S = 5.0
 NOISE_BYTES = 1 << 18
 """Start-up files of shells print a line or a page, not a book."""
 _TOLD_BYTES = 4000
+_TOLD_CHARS = 200
 
 _AS_ROOT = 'if [ "$(id -u)" = 0 ]; then exec {0}; else exec sudo -n -- {0}; fi'
 _TAKE = (
@@ -69,12 +72,43 @@ def start(transport: paramiko.Transport, place: Place, word: str, run: str) -> S
         with suppress(OSError):  # it has ended; what it said tells why
             channel.sendall(text + code)
         return _greeted(channel, place, mark)
+    except Unfit:
+        channel.close()
+        if place.python != PYTHON and (said := _instead_of_a_version(transport, place)) is not None:
+            raise UsageError(
+                f"{place.label}: {place.python} is no Python: asked for its version (-V) it says {said or 'nothing'}",
+                hint="`python` under `ssh` is the path of a Python 3.9 or later on that host",
+            ) from None
+        raise
     except (paramiko.SSHException, OSError, EOFError) as error:
         channel.close()
         raise Unfit(f"{place.label}: no command could be started there: {error or 'it was closed'}") from None
     except BaseException:
         channel.close()
         raise
+
+
+def _instead_of_a_version(transport: paramiko.Transport, place: Place) -> str | None:
+    """What the program that the user calls Python says, when that is no version of Python; None when nobody knows."""
+    mark = secrets.token_hex(8)  # what comes before it, the shell's start-up files said
+    try:
+        channel = transport.open_session(timeout=STARTING_S)
+        try:
+            channel.settimeout(ASKING_S)
+            channel.set_combine_stderr(True)
+            channel.exec_command(f"echo {mark}; {shlex.quote(place.python)} -V")
+            channel.shutdown_write()
+            said = b""
+            while len(said) < _TOLD_BYTES and (more := channel.recv(_TOLD_BYTES)):
+                said += more
+        finally:
+            channel.close()
+    except (paramiko.SSHException, OSError, EOFError):
+        return None
+    _, ours, answer = said.decode("utf-8", "replace").partition(f"{mark}\n")
+    if not ours or any(line.startswith(("Python ", "PyPy ")) for line in answer.splitlines()):
+        return None
+    return next(iter(answer.splitlines()), "")[:_TOLD_CHARS]
 
 
 def _session(transport: paramiko.Transport, place: Place) -> paramiko.Channel:
