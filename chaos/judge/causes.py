@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.judge.deeds import dying_words, sent_by_us
+from chaos.judge.deeds import DYING_S, dying_words, sent_by_us
 from chaos.judge.leaving import cut_short
+from chaos.judge.processes import last_death_ns
 from chaos.judge.questions.damage import is_fatal
 from chaos.judge.threads import threads
+from chaos.judge.units import ns
+from chaos.model.outcomes import Outcome
 from chaos.model.verdict import Cause
 
 if TYPE_CHECKING:
@@ -16,20 +19,35 @@ if TYPE_CHECKING:
 
 EXPLAINS = ("fatal", "crash", "traceback", "restart", "timeout", "symptom")
 """Best first. Abort lines say that the abort path works, and benign ones nothing: neither explains anything."""
+OF_A_DEATH = (Outcome.CRASHED, Outcome.RESTARTED)
+"""What these outcomes need explained is why a process died."""
 MOST_SEQS = 12
 
 
-def causes(facts: Facts) -> tuple[Cause, ...]:
+def causes(facts: Facts, outcome: Outcome) -> tuple[Cause, ...]:
     """One cause per signature: fatal ones first, those with an upstream reference before others, then by time."""
+    died_ns = last_death_ns(facts) if outcome in OF_A_DEATH else None
     by_signature: dict[str, list[LogHit]] = {}
     cut = cut_short(facts)
     for hit in facts.hits:
         if cut is not None and hit.by_ns >= cut.at_ns:
             continue  # that is what our own leaving did (`leaving.py`)
+        if died_ns is not None and _after_death(hit, died_ns):
+            continue
         if hit.klass in EXPLAINS and not dying_words(facts, hit):
             by_signature.setdefault(hit.signature, []).append(hit)
     groups = sorted(by_signature.values(), key=lambda hits: _rank(hits[0]))
     return (*_unlogged(facts), *(_cause(facts, hits) for hits in groups))
+
+
+def _after_death(hit: LogHit, died_ns: int) -> bool:
+    """Whether a line was surely written after the last death that is to be explained.
+
+    That is what a fresh process prints at every start, and what others make of the loss. A line that says that a
+    server came up is no cause of a death, whenever it was read; one without a stamp may have been read late.
+    """
+    at_ns = hit.t_ns - ns(DYING_S) if hit.written_ns is None else hit.written_ns
+    return hit.klass == "restart" or at_ns > died_ns
 
 
 def _unlogged(facts: Facts) -> list[Cause]:

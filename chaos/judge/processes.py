@@ -47,8 +47,15 @@ class Replaced:
 
     node: str
     what: str
+    at_ns: int  # when the one of the end was first seen
     seqs: tuple[int, ...]
     ours: bool
+
+
+def last_death_ns(facts: Facts) -> int | None:
+    """When the last process that died without our doing was first seen dead or replaced; None where none did."""
+    found: list[Dead | Replaced] = [*dead_processes(facts), *replaced_processes(facts)]
+    return max((one.at_ns for one in found if not one.ours), default=None)
 
 
 def dead_processes(facts: Facts) -> tuple[Dead, ...]:
@@ -148,7 +155,8 @@ def replaced_processes(facts: Facts) -> tuple[Replaced, ...]:
             lives = [pid, *(look.pid for look in looks)]
             changes = [before for before, after in pairwise(lives) if before != after] or [pid]
             ours = all(ended_by_us(facts, node, _life(looks, before)) for before in changes)
-            found.append(Replaced(node, what, (first.seq, last.seq), ours))
+            newest = _first_of_final(looks, partial(_same, last))
+            found.append(Replaced(node, what, newest.t_ns, (first.seq, last.seq), ours))
     return tuple(found)
 
 
@@ -212,6 +220,13 @@ def _settled(child: ev.Child, before: list[ev.ProcessSeen]) -> bool:
     seen = [look.t_ns for look in before if any(one.pid == child.pid for one in look.children)]
     from_the_first = bool(seen) and seen[0] == before[0].t_ns
     return from_the_first or (len(seen) >= SETTLED_LOOKS and seen[-1] - seen[0] >= SETTLED_S * SECOND)
+
+
+def _same(one: ev.ProcessSeen, other: ev.ProcessSeen) -> bool:
+    """Whether two looks met one process; in a container each has the pid of the one before."""
+    known = one.start_time is not None and other.start_time is not None
+    moved = known and abs((one.start_time or 0) - (other.start_time or 0)) > SAME_START_S
+    return one.pid == other.pid and not moved
 
 
 def _first_of_final(looks: list[ev.ProcessSeen], holds: Callable[[ev.ProcessSeen], bool]) -> ev.ProcessSeen:

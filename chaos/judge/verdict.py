@@ -55,7 +55,7 @@ def judge(events: Iterable[AnyEvent], *, questions: Sequence[Question] = QUESTIO
     outcome = decide(findings)
     status = _status(facts, findings)
     cleanup = _cleanup(facts)
-    found = () if outcome is Outcome.HEALTHY else causes(facts)  # there is nothing to explain
+    found = () if outcome is Outcome.HEALTHY else causes(facts, outcome)  # there is nothing to explain
     run = facts.run
     return Verdict(
         format=FORMAT,

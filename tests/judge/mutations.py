@@ -146,6 +146,10 @@ OFF: tuple[Off, ...] = (
     # causes
     Off("causes.MOST_SEQS", 0, "test_rules::test_a_cause_cites_its_lines"),
     Off("causes.causes", (), "test_threads::test_a_line_that_says_that_the_thread_ended_remains_the_cause"),
+    Off("causes._after_death", False, "test_deaths::test_what_a_fresh_process_prints_is_no_cause_of_the_death_before_it[True]"),
+    Off("causes._after_death", True, "test_deaths::test_what_was_printed_before_it_is_and_so_may_be_what_was_only_read_after_it"),
+    Off("causes.OF_A_DEATH", (), "test_deaths::test_what_a_fresh_process_prints_is_no_cause_of_the_death_before_it[True]"),
+    Off("processes.last_death_ns", None, "test_deaths::test_what_others_make_of_a_death_is_no_cause_of_it"),
     Off("causes._unlogged", [], "test_threads::test_a_silent_wedge_without_a_log_line_has_its_side_and_cause_from_the_thread"),
     Off("causes.side_of", "", "test_outcomes::test_a_total_silent_wedge_names_side_cause_and_how_long"),
     # content
