@@ -35,12 +35,30 @@ def check_scenario(root: Mapping, known: Known | None) -> Iterator[Problem]:
     for group in groups:
         yield from _check_load(group, has_timeline=bool(steps))
         yield from check_headers(group)
-    yield from check_timeline(steps, {name for group in groups if (name := text_of(group, "name"))}, known)
+    most = {name: _most_sessions(group) for group in groups if (name := text_of(group, "name"))}
+    yield from check_timeline(steps, dict.fromkeys(most) if _resized(root) else most, known)
     yield from _check_times(root)
     yield from _check_control(root, has_timeline=bool(steps))
     if known is not None:
         yield from _each_in(child(child(root, "requires"), "packs"), "pack", known.timeouts)
         yield from _each_in(child(child(root, "requires"), "metrics"), "metric", known.metrics)
+
+
+def _most_sessions(group: Mapping) -> float | None:
+    """How many sessions a group can have at one time; None where that follows from a rate."""
+    if child(child(group, "arrival"), "rate") is not None:
+        return None
+    if "saturate" in group.values:
+        return number_of(child(group, "saturate"), "max_sessions")
+    return number_of(group, "sessions") or 1
+
+
+def _resized(root: Mapping) -> bool:
+    """Whether a sweep changes groups or waves: then each of its doses is held to that, by itself."""
+    sweep = child(root, "sweep")
+    keys = sweep.values if isinstance(sweep, Mapping) else ()
+    sizes = {"sessions", "saturate", "max_sessions", "arrival", "rate", "kill"}
+    return any(sizes & set(key.split(".")) for key in keys)
 
 
 def _check_control(root: Mapping, *, has_timeline: bool) -> Iterator[Problem]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 TRIGGERS = ("at", "when", "after")
 
 
-def check_timeline(steps: list[Mapping], groups: set[str], known: Known | None) -> Iterator[Problem]:
-    """Everything that no single field of a step can know."""
+def check_timeline(steps: list[Mapping], groups: dict[str, float | None], known: Known | None) -> Iterator[Problem]:
+    """Everything that no single field of a step can know; `groups` tell how many sessions each can have, or None."""
     earlier: list[str] = []
     for step in steps:
         yield from _check_trigger(step, earlier)
@@ -62,19 +62,26 @@ def _check_action(step: Mapping) -> Iterator[Problem]:
         yield key_mark(step, extra).problem(f"`{given[0]}` and `{extra}` exclude each other", "one action per step")
 
 
-def _check_group(action: Node | None, groups: set[str]) -> Iterator[Problem]:
+def _check_group(action: Node | None, groups: Collection[str]) -> Iterator[Problem]:
     group = text_of(action, "group")
     if isinstance(action, Mapping) and group is not None and group not in groups:
         yield action.values["group"].mark.problem(f"there is no group {quoted(group)}", did_you_mean(group, groups))
 
 
-def _check_kill(kill: Node | None, groups: set[str]) -> Iterator[Problem]:
+def _check_kill(kill: Node | None, groups: dict[str, float | None]) -> Iterator[Problem]:
     if not isinstance(kill, Mapping):
         return
     yield from _check_group(kill, groups)
     if text_of(kill, "how") in (None, "sigkill") and number_of(kill, "sessions") is not None:
         mark = kill.values["sessions"].mark
         yield mark.problem("sigkill ends whole client processes", "to hit chosen sessions use how: rst")
+        return
+    wanted, group = number_of(kill, "sessions"), text_of(kill, "group") or ""
+    most = groups.get(group)
+    if wanted is not None and most is not None and wanted > most:
+        message = f"{wanted:g} sessions can never be hit: the group {quoted(group)} has {most:g} at most"
+        hint = "write sessions: all, or give the group more: `sessions`, or `saturate.max_sessions`"
+        yield kill.values["sessions"].mark.problem(message, hint)
 
 
 def _check_how(step: Mapping, known: Known | None) -> Iterator[Problem]:

@@ -63,7 +63,7 @@ def check_sweep(root: Mapping, check: Callable[[Mapping], list[Problem]]) -> Ite
             return
     yield from _check_order(first, columns[first])
     yield from _check_number(root, sweep, len(columns[first]))
-    known = {(problem.message, problem.hint) for problem in check(_without_sweep(root))}
+    known = {(problem.message, problem.hint) for problem in check(root)}
     for values in zip(*columns.values(), strict=True):
         chosen = list(zip(columns, values, strict=True))
         tree, problems = _with(root, chosen)

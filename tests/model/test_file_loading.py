@@ -408,6 +408,41 @@ def test_each_mistake_has_one_message_at_its_place(old: str, new: str, problem: 
     assert f"s.yaml:{problem}".split("|") == scenario_problems(changed(old, new))
 
 
+@pytest.mark.parametrize(
+    ("group", "kill"),
+    [
+        ("sessions: 60", "sessions: 60"),
+        ("sessions: 60", "sessions: all"),
+        ("sessions: 60, saturate: {waiting: 5, max_sessions: 400}", "sessions: 400"),
+        ("arrival: {rate: 5/s}", "sessions: 999"),  # how many there are follows from the rate
+    ],
+)
+def test_a_wave_may_ask_for_as_many_sessions_as_its_group_can_have(group: str, kill: str) -> None:
+    text = changed("sessions: 60", group).replace("{group: agents}", f"{{group: agents, how: rst, {kill}}}")
+    for cycles in ("", "cycles: {count: 3}\n"):
+        assert parse_scenario(text + cycles, "s.yaml").timeline
+
+
+@pytest.mark.parametrize(
+    ("group", "kill", "told"),
+    [
+        ("sessions: 60", "how: rst, sessions: 61", "6:58: 61 sessions can never be hit: the group 'agents' has 60"),
+        ("rounds: 2", "how: fin, sessions: 2", "6:58: 2 sessions can never be hit: the group 'agents' has 1"),
+        (
+            "sessions: 60, saturate: {waiting: 5, max_sessions: 80}",
+            "how: cancel, sessions: 999",
+            "6:61: 999 sessions can never be hit: the group 'agents' has 80",
+        ),
+    ],
+)
+def test_a_wave_that_asks_for_more_sessions_than_its_group_can_have_is_refused(
+    group: str, kill: str, told: str
+) -> None:
+    text = changed("sessions: 60", group).replace("{group: agents}", f"{{group: agents, {kill}}}")
+    hint = "write sessions: all, or give the group more: `sessions`, or `saturate.max_sessions`"
+    assert [f"s.yaml:{told} at most ({hint})"] == scenario_problems(text)
+
+
 def test_an_open_loop_excludes_what_belongs_to_a_closed_one_and_must_end() -> None:
     text = "version: 1\nname: a\nload:\n  - {name: a, sessions: 2, rounds: 2, arrival: {rate: 5/s, ramp: 1s}}\n"
     assert [

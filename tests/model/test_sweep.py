@@ -140,3 +140,28 @@ def test_what_is_wrong_without_any_dose_is_told_once_and_not_again_for_each() ->
         "8:25: with load.sessions=0: `sessions` must be at least 1, not 0",
         "9:20: watching 1 s cannot tell whether paths recover within 60 s (watch longer or set expect.recover_within)",
     ] == problems("sweep: {load.sessions: [0, 5]}\nobserve: {at_most: 1s}")
+
+
+HIT = "sessions can never be hit: the group 'agents' has"
+MORE = "at most (write sessions: all, or give the group more: `sessions`, or `saturate.max_sessions`)"
+
+
+def wave(sessions: int, text: str) -> str:
+    return swept(text).replace("{group: agents}", f"{{group: agents, how: rst, sessions: {sessions}}}")
+
+
+def test_what_a_dose_makes_of_a_group_is_what_a_wave_may_ask_for() -> None:
+    fits = parse_variants(wave(70, "sweep: {load.sessions: [80, 90]}"), "s.yaml")
+    assert [80, 90] == [one.load[0].sessions for _, one in fits]
+    with pytest.raises(InvalidFile) as caught:
+        parse_scenario(wave(70, "sweep: {load.sessions: [50, 60, 80]}"), "s.yaml")
+    assert [
+        f"s.yaml:8:25: with load.sessions=50: 70 {HIT} 50 {MORE}",
+        f"s.yaml:8:29: with load.sessions=60: 70 {HIT} 60 {MORE}",
+    ] == str(caught.value).split("\n")
+
+
+def test_a_wave_that_is_too_large_whatever_the_dose_is_told_once_at_its_place() -> None:
+    with pytest.raises(InvalidFile) as caught:
+        parse_scenario(wave(70, "sweep: {canary.every: [1s, 2s]}"), "s.yaml")
+    assert [f"s.yaml:6:58: 70 {HIT} 60 {MORE}"] == str(caught.value).split("\n")
