@@ -6,6 +6,7 @@ import asyncio
 import json
 import struct
 from array import array
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from scripted import make_config
 
 from chaos.agent import phases, prompts
+from chaos.agent.beat import Beat
 from chaos.agent.config import ConfigError, parse_config
 from chaos.agent.report import gaps
-from chaos.agent.sessions import arrivals
+from chaos.agent.sessions import Counters, arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -234,6 +236,40 @@ def _arrive(clock: JumpingClock, rate: float, count: int) -> list[tuple[int, int
     with pytest.raises(Enough):
         asyncio.run(arrivals(clock, rate, 1_000, arrive))
     return seen
+
+
+class TimedLoop:
+    """A loop that calls back at its own time, which moves only so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.due: list[tuple[float, Any]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Any) -> None:
+        self.due.append((when, callback))
+
+    def turn(self, late_s: float = 0.0) -> None:
+        when, callback = self.due.pop()
+        self.now = when + late_s
+        callback()
+
+
+def test_a_beat_comes_twice_a_second_and_tells_the_worst_lag_since_the_last() -> None:
+    loop, beats = TimedLoop(), []
+    load = SimpleNamespace(counters=Counters(), tokens=lambda: 7, phases=SimpleNamespace(census=lambda: {"waiting": 2}))
+    report = SimpleNamespace(emit=lambda event, fields: beats.append((round(loop.now, 2), event, fields)))
+    Beat(loop, load, report).start()  # type: ignore[arg-type]
+    loop.turn(late_s=0.1)
+    while len(beats) < 4:
+        loop.turn()
+    assert [(at, "beat") for at in (100.5, 101.0, 101.5, 102.0)] == [
+        (pytest.approx(at, abs=0.011), event) for at, event, _ in beats
+    ]
+    assert [100.0, 0.0, 0.0, 0.0] == [fields["lag_max_ms"] for _, _, fields in beats]
+    assert (7, {"waiting": 2}) == (beats[0][2]["tokens"], beats[0][2]["phases"])
 
 
 def test_arrivals_are_due_at_absolute_deadlines_without_a_burst_at_the_start() -> None:
