@@ -357,7 +357,8 @@ class Run:
     async def _way_out(self, kit: FaultKit, forensics: Forensics, *, recovered: bool, stopped: str) -> str:
         """Drain, an idle minute without probes, one last canary per path. Returns why it was cut short, if it was."""
         if not (recovered or stopped):
-            forensics.request("not-recovered", ", ".join(recovery(self._facts, self._clock.now_ns()).lacking))
+            seen = recovery(self._facts, self._clock.now_ns())
+            forensics.request("not-recovered" if seen.disrupted else "not-serving", ", ".join(seen.lacking))
         self._enter("teardown", stopped)
         for give_up in kit.before_rest:
             await give_up()

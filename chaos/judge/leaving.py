@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.judge.units import between, ns
+from chaos.model.failures import failure_words
 from chaos.model.outcomes import RunStatus
 
 if TYPE_CHECKING:
@@ -93,4 +94,7 @@ def since_then(facts: Facts, path: str, cut: Cut) -> str:
     when = f"one fresh request {between(cut.at_ns, last.begun_ns)} later"
     if last.ok:
         return f"{when} was answered, which is too little to tell"
-    return f"{when} {'had no answer when we left' if last.ended_ns is None or last.ours else f'failed ({last.error})'}"
+    if last.ended_ns is None or last.ours:
+        waited = between(last.begun_ns, last.ended_ns or facts.last_ns or last.begun_ns)
+        return f"{when} had no answer in the {waited} until we left"
+    return f"{when} failed: {failure_words(last.error)}"

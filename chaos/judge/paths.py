@@ -118,10 +118,12 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
     ):
         why = f"{reading.why}, but nothing of that was there before we hung up on open requests in the teardown"
         reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
-    cut = cut_short(facts) if reading.state is State.SERVES else None
+    cut = cut_short(facts) if reading.state in (State.SERVES, State.UNDECIDED) else None
     if cut is not None and not shown_since(facts, path.id, cut, passes_needed(path, seen, plan)):
-        why = f"served until we hung up on open requests on leaving; {since_then(facts, path.id, cut)}"
-        reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, ())
+        before = reading if reading.state is State.SERVES else _up_to(cut.at_ns, facts, path, window, begun, doubt)
+        if before.state is State.SERVES:
+            why = f"served until we hung up on open requests on leaving; {since_then(facts, path.id, cut)}"
+            reading = _Reading(State.UNDECIDED, why, window.anchor_ns, before.recovered_ns, ())
     lost = lost_before(facts, path)
     if reading.state is State.LOSSY and lost.lost:
         why = f"{reading.why}, but {lost.text}"
@@ -227,9 +229,9 @@ def _read(path: ev.Path, seen: Sequence[Seen], window: Window, plan: ev.Plan, di
         why = f"passes again since {took}" if window.disrupted else "passes from beginning to end"
         return _Reading(State.SERVES, why, window.anchor_ns, first.until_ns, ())
     if bads:
-        why = f"passed again only {took} {window.after} (limit {span(plan.recover_within_s)})"
+        why = f"passed again only {took} {window.later} (limit {span(plan.recover_within_s)})"
         return _Reading(State.SLOW, why, window.anchor_ns, first.until_ns, bads)
-    why = f"the first pass came only {took} {window.after}, and nothing was asked that failed past the budget"
+    why = f"the first pass came only {took} {window.later}, and nothing was asked that failed past the budget"
     return _Reading(State.UNDECIDED, why, window.anchor_ns, first.until_ns, ())
 
 
@@ -358,10 +360,14 @@ def _only_after_hanging_up(facts: Facts, path: ev.Path, window: Window, begun: S
     cut_ns = hung_up_ns(facts)
     if cut_ns is None or not window.anchor_ns < cut_ns < window.horizon_ns:
         return False
+    return _up_to(cut_ns, facts, path, window, begun, doubt).state in (State.SERVES, State.UNDECIDED)
+
+
+def _up_to(cut_ns: int, facts: Facts, path: ev.Path, window: Window, begun: Sequence[Canary], doubt: Doubt) -> _Reading:
+    """What a path's canaries had shown by a moment."""
     known = [canary for canary in begun if canary.begun_ns <= cut_ns]
     seen = look_all(known, cut_ns, ns(facts.plan.canary_deadline_s), doubt)
-    before = _read(path, seen, replace(window, until_ns=cut_ns + 1, horizon_ns=cut_ns), facts.plan)
-    return before.state in (State.SERVES, State.UNDECIDED)
+    return _read(path, seen, replace(window, until_ns=cut_ns + 1, horizon_ns=cut_ns), facts.plan)
 
 
 def _served_before(facts: Facts, path: ev.Path, window: Window, reading: _Reading) -> bool:

@@ -25,6 +25,11 @@ class Window:
     after: str  # "after wave 1", "since load began"
     disrupted: bool  # something was broken; False: a run or a cycle in which no wave was fired
 
+    @property
+    def later(self) -> str:
+        """As `after`, to follow a duration: "5 s after wave 1", "5 s after load began"."""
+        return self.after.replace("since ", "after ", 1)
+
     def budget_ns(self, plan: ev.Plan) -> int:
         """When the path must have recovered."""
         return self.anchor_ns + ns(plan.recover_within_s)

@@ -520,7 +520,9 @@ class ForensicsTaken(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     """
 
     folder: str  # relative to the run folder: forensics/1-fatal-line
-    reason: str  # baseline | fatal-line | canary-overdue | process-gone | before-restart | not-recovered | end
+    # baseline | fatal-line | canary-overdue | process-gone | before-restart | not-recovered | not-serving (where
+    # nothing was broken) | end
+    reason: str
     detail: str = ""
     threads_only: bool = False
     files: tuple[str, ...] = ()

@@ -845,6 +845,14 @@ def test_where_nothing_was_broken_nothing_recovered(undisturbed):
     assert [] == [text for text in told if "recovered" in text or "passes again" in text]
 
 
+def test_a_path_that_passed_late_with_nothing_broken_is_told_after_the_load_began():
+    told = play().load()
+    told.reply = HANG
+    told.go(20).reply = GOOD
+    (path,) = judge(told.wave(fired=False).recovered(12).finish()).paths
+    assert path.note == "passed again only 25 s after load began (limit 12 s)"
+
+
 def test_only_waves_that_struck_were_recovered_from():
     second = msgspec.structs.replace(PLAN.faults[0], cycles=(2,))
     told = play(plan=plan(cycles=2, faults=(second,))).load().recovered().load().wave().recovered()

@@ -198,13 +198,17 @@ def test_a_path_that_served_until_we_hung_up_on_leaving_is_not_said_to_serve(tol
 
 @pytest.mark.parametrize(
     ("reply", "known"),
-    [(GOOD, "was answered, which is too little to tell"), (HANG, "had no answer when we left")],
-    ids=["answered", "not answered"],
+    [
+        (GOOD, "was answered, which is too little to tell"),
+        (HANG, "had no answer in the 1.0 s until we left"),
+        (REFUSED, "failed: the connection was refused"),
+    ],
+    ids=["answered", "not answered", "refused"],
 )
 def test_one_last_request_after_we_hung_up_is_told_and_proves_nothing(reply, known):
     told = stopped(waved().recovered())
     told.interval, told.reply = 100.0, reply
-    verdict = left(told.go(1).go(1))
+    verdict = left(told.go(1).go(2))
     assert Answer.UNKNOWN == verdict.paths[0].serves
     assert verdict.paths[0].note.endswith(f"one fresh request 1.0 s later {known}")
     assert verdict.leaving is not None

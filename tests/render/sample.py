@@ -461,9 +461,7 @@ def left_verdict() -> Verdict:
     """A run that a person left at once, under load."""
     base = unknown_verdict()
     hung_up = "38 open requests (18 waiting for the first token, 20 streaming) and 3 open canaries"
-    note = (
-        "served until we hung up on open requests on leaving; one fresh request 0.5 s later had no answer when we left"
-    )
+    note = "served until we hung up on open requests on leaving; one fresh request 0.5 s later was not answered"
     return msgspec.structs.replace(
         base,
         status=RunStatus.ABORTED,
