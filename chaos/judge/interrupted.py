@@ -40,10 +40,11 @@ def stopped(case: Case) -> str:
     ended = case.facts.ended
     if ended is None or ended.status != RunStatus.ABORTED:
         return ""
-    by = SIGNALS.get(ended.reason, ended.reason)
-    early = bool(case.facts.plan.faults) and not _struck(case)
+    by = SIGNALS.get(ended.reason, "")
+    early = bool(case.facts.plan.faults and case.facts.phases) and not _struck(case)
     when = f"{_doing(case.facts)}{', before any fault struck' * early}"
-    return f"interrupted{f' by {by}' * bool(by)} {when}"
+    other = "" if by else ended.reason
+    return f"interrupted{f' by {by}' * bool(by)} {when}{f', since {other}' * bool(other)}"
 
 
 def leaves_unknown(case: Case) -> str:

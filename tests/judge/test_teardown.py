@@ -298,6 +298,22 @@ def test_an_interrupted_run_says_by_what_amid_what_and_what_that_leaves_unknown(
     assert f"the run was interrupted by SIGINT (Ctrl-C) {amid.split(':')[0]}" in verdict.reasons
 
 
+def test_a_run_that_was_interrupted_before_it_asked_anything_says_so():
+    told = play().events()[:1]
+    ended = ev.RunEnded(t_ns=told[0].t_ns + 1, seq=2, status="aborted", cleanup="clean", reason="SIGTERM")
+    assert (
+        "INCONCLUSIVE: interrupted by SIGTERM before anything was asked: what the faults would have done is unknown"
+    ) == judge([*told, ended]).headline
+
+
+def test_a_run_that_was_interrupted_by_no_signal_says_why():
+    told = stopped(play().load(), at_once=False)
+    told.tell(ev.RunEnded(t_ns=0, status="aborted", cleanup="clean", reason="run r2 has stolen the lock of x"))
+    assert judge(told.events()).headline.startswith(
+        "INCONCLUSIVE: interrupted under load, before any fault struck, since run r2 has stolen the lock of x: what"
+    )
+
+
 def test_what_we_hung_up_on_is_in_the_headline():
     assert left(stopped(play().load())).headline.endswith(
         f"; we hung up on {HUNG_UP} ourselves, and what that did to the target is unknown"
