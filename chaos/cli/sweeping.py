@@ -102,4 +102,4 @@ def _what(item: Item) -> str:
 def _now(item: Item, *, dry: bool) -> str:
     if item.gone:
         return "removed"
-    return "would be removed" if dry else f"STILL THERE: {item.why or 'nobody knows why'}"
+    return "would be removed" if dry and not item.why else f"STILL THERE: {item.why or 'nobody knows why'}"

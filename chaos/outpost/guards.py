@@ -97,6 +97,8 @@ def _dismiss(name: str, word: str) -> list[dict[str, Any]] | None:
 def _in_its_place(record: Path, word: str) -> list[dict[str, Any]]:
     """Take the steps of a guard that was killed: one that did its work has removed its record."""
     left = state.read(record)
+    if left is None and record.exists():
+        raise Trouble("not-undone", f"the guard was killed, and its record {record} is damaged")
     if left is None:
         return []
     steps = undo(left["undo"]) if word == guard.RELEASE else []

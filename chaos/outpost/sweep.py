@@ -99,13 +99,14 @@ class _Record:
     def taken_back(self, *, dry: bool) -> dict[str, Any]:
         item = _item("fault", self.run, self.fault, lives=self.lives, since_s=self.since_s)
         item["record"] = str(self.path)
-        if dry or self.lives:
-            return item
-        end(self.guard)
-        if not self.path.exists():
+        if not (dry or self.lives):
+            end(self.guard)
+        if not (dry or self.lives or self.path.exists()):
             return {**item, "gone": True}
         if self.damaged:
             return {**item, "why": "it does not say what is to be undone", "by_hand": [f"cat {quote(str(self.path))}"]}
+        if dry or self.lives:
+            return item
         told = undo(self.steps) if self.here else []
         failed = [(step, one) for step, one in zip(self.steps, told) if not one["ok"]]
         if failed:

@@ -351,9 +351,19 @@ def test_a_damaged_record_is_told_and_kept(records: Path, text: str, what: str) 
     for dry in (True, False):
         (item,) = sweep.sweep(dry=dry)
         assert ("fault", what, False) == (item["kind"], item["what"], item["gone"])
+        assert "does not say what is to be undone" in item["why"]
     assert ([f"cat {path}"], str(path)) == (item["by_hand"], item["record"])
-    assert "does not say what is to be undone" in item["why"]
     assert path.read_text() == text
+
+
+def test_a_guard_that_was_killed_and_whose_record_is_damaged_undid_nothing(records: Path) -> None:
+    one = guards.arm("run1", "cut", 60, [{"argv": ["true"]}])
+    (record,) = records.iterdir()
+    os.kill(one["pid"], signal.SIGKILL)
+    record.write_text("{")
+    with pytest.raises(Trouble, match=f"its record {record} is damaged"):
+        guards.release(one["name"])
+    assert record.exists()
 
 
 def test_steps_that_nobody_understands_are_told_and_the_others_are_taken(records: Path, tmp_path: Path) -> None:
