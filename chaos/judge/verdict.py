@@ -106,7 +106,8 @@ def _allowed(facts: Facts) -> frozenset[Outcome]:
 
 
 def _path(run: PathRun) -> PathVerdict:
-    serves = {State.SERVES: Answer.YES, State.UNDECIDED: Answer.UNKNOWN}.get(run.state, Answer.NO)
+    tardy = run.state in (State.SLOW, State.LATE)
+    serves = Answer.NO if run.state.wedged else Answer.UNKNOWN if run.state is State.UNDECIDED else Answer.YES
     note = run.why
     early = run.number(Fate.UNFINISHED)
     if run.state is State.SERVES and early:
@@ -114,6 +115,7 @@ def _path(run: PathRun) -> PathVerdict:
     return PathVerdict(
         path=run.path.id,
         serves=serves,
+        tardy=tardy,
         canaries=len(run.seen),
         passed=run.number(Fate.PASS),
         late=run.number(Fate.LATE),

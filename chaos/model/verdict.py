@@ -52,6 +52,7 @@ class PathVerdict(Part, frozen=True, kw_only=True):
 
     path: str
     serves: Answer
+    tardy: bool = False  # it serves, but came back, or answers, only past the budget or the deadline
     canaries: int = 0  # begun since then
     passed: int = 0  # in time
     late: int = 0  # completed after their deadline

@@ -79,10 +79,7 @@ def summary_md(verdict: Verdict) -> str:
         ]
     lines += rows(
         ["path", "serves", f"fresh requests {text(words.after_words(verdict))}"],
-        (
-            [text(path.path), _answer(words.met_look(path.serves)), text(words.path_words(path))]
-            for path in verdict.paths
-        ),
+        ([text(path.path), _answer(words.path_look(path)), text(words.path_words(path))] for path in verdict.paths),
     )
     lines += rows(
         ["wave", "cycle", "how", "census", "sessions", "server aborts", "landed"],

@@ -115,10 +115,10 @@ class VerdictPanel:
 
     def _path_lines(self) -> Iterable[_Line]:
         rank = {Answer.NO: 0, Answer.UNKNOWN: 1, Answer.YES: 2, Answer.NOT_APPLICABLE: 3}
-        ordered = sorted(self.verdict.paths, key=lambda path: rank[path.serves])
+        ordered = sorted(self.verdict.paths, key=lambda path: (rank[path.serves], not path.tardy))
         for path in ordered[:MOST_PATHS]:
-            look = words.met_look(path.serves)
-            line = f"{path.path} {words.serves_words(path.serves)}: {words.path_words(path)}"
+            look = words.path_look(path)
+            line = f"{path.path} {look.word}: {words.path_words(path)}"
             yield _Line(line, look.glyph, words.RICH_STYLES[look.tone])
         if len(ordered) > MOST_PATHS:
             rest = ordered[MOST_PATHS:]

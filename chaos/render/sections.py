@@ -128,13 +128,11 @@ def paths(verdict: Verdict) -> Html:
     """How fresh requests fared on each path after the last fault, or since the load began where none struck."""
     rows = []
     for path in verdict.paths:
-        look = words.met_look(path.serves)
         recovered = "\u2013" if path.recovered_s is None else words.span(path.recovered_s)
         numbers = (path.canaries, path.passed, path.late, path.failed, path.unfinished)
         cells = [h("td", str(n), cls="n" if n else "n quiet") for n in numbers]
-        serves = words.Look(words.serves_words(path.serves), look.glyph, look.tone)
         name = h("th", path.path, scope="row", cls="name" if len(path.path) <= SHORT_NAME else None)
-        rows.append([name, mark(serves), *cells, h("td", recovered, cls="n"), path.note])
+        rows.append([name, mark(words.path_look(path)), *cells, h("td", recovered, cls="n"), path.note])
     body: Child = table(
         ["path", "serves", "canaries", "in time", "late", "failed", "never finished", "recovered after", "note"], rows
     )

@@ -301,14 +301,18 @@ def untidy(verdict: Verdict) -> bool:
     return not verdict.imported and (verdict.status is not RunStatus.COMPLETED or verdict.cleanup is not Cleanup.CLEAN)
 
 
-def serves_words(serves: Answer) -> str:
+def path_look(path: PathVerdict) -> Look:
     """Whether a path serves, in words that cannot be misread."""
-    return {
+    if path.tardy:
+        return Look("serves, too late", "!", "warn")
+    look = met_look(path.serves)
+    word = {
         Answer.YES: "serves",
         Answer.NO: "does NOT serve",
         Answer.UNKNOWN: "unknown",
         Answer.NOT_APPLICABLE: "not examined",
-    }[serves]
+    }[path.serves]
+    return Look(word, look.glyph, look.tone)
 
 
 def run_name(scenario: str, target: str) -> str:

@@ -512,6 +512,19 @@ def test_a_wedge_on_one_path_of_two_is_partial_and_names_the_path():
     assert (Answer.NO, Answer.YES) == tuple(path.serves for path in verdict.paths)
 
 
+@pytest.mark.parametrize("back", [True, False])
+def test_a_path_that_came_back_late_or_answers_late_serves_but_too_late(back):
+    told = play().load().wave()
+    told.reply = HANG if back else late(6.0)
+    told.go(30)
+    if back:
+        told.reply = GOOD
+    (path, *_) = judge(told.recovered().finish()).paths
+    assert (Answer.YES, True) == (path.serves, path.tardy)
+    (path, *_) = judge(play().load().wave().recovered().finish()).paths
+    assert (Answer.YES, False) == (path.serves, path.tardy)
+
+
 def test_a_lossy_path_is_a_partial_wedge():
     verdict = judge(every_other_request_is_lost())
     assert verdict.wedge is not None

@@ -83,3 +83,17 @@ def test_a_line_is_broken_where_nobody_looked():
 )
 def test_a_path_that_nobody_asked_says_since_when(expected, after):
     assert expected == words.path_words(PathVerdict(path="routed", serves=Answer.UNKNOWN, after=after))
+
+
+@pytest.mark.parametrize(
+    ("path", "look"),
+    [
+        (PathVerdict(path="routed", serves=Answer.YES), ("serves", "good")),
+        (PathVerdict(path="routed", serves=Answer.YES, tardy=True), ("serves, too late", "warn")),
+        (PathVerdict(path="routed", serves=Answer.NO), ("does NOT serve", "bad")),
+        (PathVerdict(path="routed", serves=Answer.UNKNOWN), ("unknown", "warn")),
+    ],
+)
+def test_a_path_that_serves_too_late_is_neither_called_well_nor_dead(path: PathVerdict, look: tuple[str, str]) -> None:
+    found = words.path_look(path)
+    assert look == (found.word, found.tone)
