@@ -143,8 +143,9 @@ def test_a_port_that_is_taken_is_said_so(pdchaos) -> None:
 def test_a_report_of_a_run_folder_that_cannot_be_made_is_a_message(pdchaos, tmp_path) -> None:
     (tmp_path / "reports").write_text("a file where a folder should be")
     ran = pdchaos.run("abort-cascade", "--target", "lab:sim")
-    assert 4 == ran.code
-    assert "cannot make the folder" in ran.output
+    assert 2 == ran.code
+    assert "is no folder" in ran.output
+    assert "--reports" in ran.output
 
 
 def test_a_log_that_the_target_names_and_that_is_not_there_stops_the_run_before_it_begins(pdchaos, kept_lab) -> None:
