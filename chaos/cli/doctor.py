@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import secrets
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -50,14 +51,15 @@ def doctor(reference: str, *, production: bool, as_json: bool) -> int:
 
 def _examined(target: Target, reference: str, *, ask: bool) -> list[Row]:
     packs = {name: library.load_pack(name).value for name in {target.engine, target.router_engine}}
+    run = f"doctor-{secrets.token_hex(3)}"  # of its own: two that look at once do not take each other for themselves
     hosts, failures = Hosts.reach(target, note)
     with closing(hosts):
         if not failures:
             try:
-                hosts.relay(target, run="doctor")
+                hosts.relay(target, run=run)
             except UserError as error:
                 failures = dict.fromkeys((server.id for server in target.servers), error)
-        return asyncio.run(examine(target, packs, hosts, failures, note, again=reference, ask=ask))
+        return asyncio.run(examine(target, packs, hosts, failures, note, again=reference, run=run, ask=ask))
 
 
 def _show(rows: list[Row], name: str, *, as_json: bool) -> None:

@@ -20,8 +20,13 @@ from chaos.model.errors import UsageError
 from chaos.model.outcomes import ExitCode
 
 if TYPE_CHECKING:
-    from chaos.engine.leftovers import Item, Leftover
+    from collections.abc import Sequence
+
+    from chaos.engine.leftovers import Item, Leftover, Living
     from chaos.model.target import Target
+
+TOLD = 5
+"""Of the runs that live on a host so many are named; those that hold this target's lock come first."""
 
 
 def sweep_target(reference: str, *, dry: bool, steal: str) -> int:
@@ -74,11 +79,22 @@ def _show(swept: Swept, *, dry: bool, again: str) -> None:
         console.print(table)
     for one in swept.found:
         _tell_how(one, again, console)
+    by_host: dict[str, list[Living]] = {}
     for run in swept.living:
+        by_host.setdefault(run.host, []).append(run)
+    for host, runs in by_host.items():
+        _tell_living(host, sorted(runs, key=lambda run: not run.ours), console)
+
+
+def _tell_living(host: str, runs: Sequence[Living], console: Console) -> None:
+    """Who lives on a host, and what may be done about it; the first few of many."""
+    for run in runs[:TOLD]:
         things = f"{run.things} thing{'s' if run.things > 1 else ''}"
-        console.print(f"left alone on {run.host}: {things} of {run.who}", soft_wrap=True)
+        console.print(f"left alone on {host}: {things} of {run.who}", soft_wrap=True)
         whose = "it holds the lock of this target: --steal-lock REASON takes all of it"
         console.print(f"  it lives, and {whose if run.ours else 'is not of this target'}", soft_wrap=True)
+    if len(runs) > TOLD:
+        console.print(f"and {len(runs) - TOLD} more on {host}, likewise left alone", soft_wrap=True)
 
 
 def _tell_how(one: Leftover, again: str, console: Console) -> None:

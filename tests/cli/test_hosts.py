@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from chaos.cli.doctor import doctor as doctor_here
+from chaos.engine.doctor import places
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests/hosts"))
 
@@ -30,11 +33,15 @@ def sshd(tmp_path: Path):
         yield server
 
 
-def run(folder: Path, ssh: dict[str, object]) -> subprocess.Popen[str]:
+def write_target(folder: Path, ssh: dict[str, object], **more: object) -> None:
     router, prefill, decode = ({"url": f"http://127.0.0.1:{port}", "ssh": ssh} for port in (1, 2, 3))
     target = {"version": 1, "name": "t", "environment": "staging", "allow": ["kill"]}
-    target |= {"router": router, "prefill": [prefill], "decode": [decode]}
+    target |= {"router": router, "prefill": [prefill], "decode": [decode]} | more
     (folder / "target.yaml").write_text(json.dumps(target))
+
+
+def run(folder: Path, ssh: dict[str, object]) -> subprocess.Popen[str]:
+    write_target(folder, ssh)
     return subprocess.Popen(
         [sys.executable, "-m", "chaos", "run", "abort-cascade", "-t", "target.yaml", "--reports", "reports"],
         stdout=subprocess.PIPE,
@@ -114,6 +121,17 @@ def test_what_keeps_us_out_is_said_once_with_what_to_do(
     assert ("router-0, prefill-0, decode-0", True) == (row["where"], told in row["said"])
     assert "Traceback" not in out + err
     assert [] == list(tmp_path.glob("reports/*"))
+
+
+def test_doctor_does_not_take_its_own_relay_for_another_run(
+    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(places, "TOLD", 1000)  # whoever else lives on this machine
+    write_target(tmp_path, sshd.ssh().model_dump(exclude_none=True), via="tunnel")
+    doctor_here(str(tmp_path / "target.yaml"), production=False, as_json=True)
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {"ssh", "lock", "leftovers"} <= {row["what"] for row in rows if row["state"] == "ok"}, rows
+    assert [] == [row for row in rows if row["what"].startswith("other run") and "run doctor" in row["said"]]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -146,6 +146,19 @@ sweep()
     assert (0, True) == (again["code"], again["out"].startswith("nothing of ours was left behind")), again
 
 
+def test_of_many_runs_that_live_five_are_named_those_on_this_target_first(tmp_path: Path) -> None:
+    play = """
+others = [marked(f"live000{number}", marks.me()) for number in range(6)]
+mine = marked("mine0001", marks.me())
+locks.take(keys, "mine0001", "ops@laptop", 600.0, target="here")
+sweep()
+"""
+    (said,) = world(tmp_path, play)
+    named = [line for line in said["out"].splitlines() if line.startswith("left alone on this machine: ")]
+    assert (0, 5, True) == (said["code"], len(named), "of run mine0001 of ops@laptop on here" in named[0]), said
+    assert said["out"].endswith("\nand 2 more on this machine, likewise left alone\n"), said
+
+
 def test_what_cannot_be_taken_back_is_told_with_its_reason_and_forgotten_for_a_reason(tmp_path: Path) -> None:
     play = """
 record = {"run": "dead0001", "fault": "cut", "undo": [{"argv": ["false"]}], "guard": "999998:1", "owner": "999999:1",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from chaos.engine.doctor.places import look
@@ -12,6 +14,9 @@ from chaos.engine.hosts.lock import lock_keys
 from chaos.model.errors import Refused, Unfit, UsageError
 from chaos.model.outcomes import ExitCode
 from chaos.model.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def target(prefill: str = "10.0.0.2") -> Target:
@@ -160,12 +165,32 @@ def test_runs_on_other_targets_are_told_with_who_where_and_since_when() -> None:
     ]
     items = [{**item("process", lives=True), "run": run} for run in ("live0001", "live0002", "live0003")]
     host = Saying(lock_seen=locks, sweep=items)
-    rows = {(row.what, row.said): row.state for row in look(host, of, at(host, of), again="t.yaml")}
+    rows = {(row.what, row.said): row.state for row in look(host, of, at(host, of), again="t.yaml", run="doctor-1")}
     since = "since 1970-01-01 00:00:00 UTC"
-    other = f"run live0002 of eve@desk on neighbour, {since}: it lives, and is left alone"
+    other = f"run live0002 of eve@desk on neighbour, {since}"
+    unlocked = "run live0003, since nobody knows when, which holds no lock here"
     used = f"in use by run live0001 of eve@desk on t, {since}, renewed until 1970-01-01 00:00:09 UTC"
     assert State.REFUSED is rows["lock", used]
-    assert [
-        ("other run", other),
-        ("other run", "run live0003, since nobody knows when, which holds no lock here: it lives, and is left alone"),
-    ] == [one for one in rows if one[0] == "other run"]
+    assert [("other runs", f"2 other runs live here and are left alone: {other}; {unlocked}")] == others(rows)
+
+
+def others(rows: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [one for one in rows if one[0].startswith("other run")]
+
+
+def living(*runs: str) -> list[tuple[str, str]]:
+    of = target()
+    host = Saying(lock_seen=[], sweep=[{**item("process", lives=True), "run": run} for run in runs])
+    rows = look(host, of, at(host, of), again="t.yaml", run="doctor-1")
+    return others([(row.what, row.said) for row in rows])
+
+
+def test_a_look_at_a_host_does_not_find_itself_and_names_three_of_many_others() -> None:
+    def told(run: str) -> str:
+        return f"run {run}, since nobody knows when, which holds no lock here"
+
+    assert [] == living("doctor-1")
+    assert [("other run", f"{told('doctor-2')}: it lives, and is left alone")] == living("doctor-1", "doctor-2")
+    some = "; ".join(map(told, "abc"))
+    assert [("other runs", f"3 other runs live here and are left alone: {some}")] == living(*"abc")
+    assert [("other runs", f"5 other runs live here and are left alone: {some}; and 2 more")] == living(*"abcde")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import TYPE_CHECKING
 
 from chaos.engine.doctor import nodes, paths, places
@@ -36,13 +35,17 @@ async def examine(
     progress: Callable[[str], None],
     *,
     again: str,
+    run: str,
     ask: bool = True,
 ) -> list[Row]:
-    """Look at everything; `failures` tell by server why its host was not reached. Without `ask` no canary is sent."""
+    """Look at everything; `failures` tell by server why its host was not reached. What bears `run` is this look's own.
+
+    Without `ask` no canary is sent.
+    """
     rows = [Row.of(", ".join(servers), "ssh", error) for servers, error in grouped(failures)]
     for host in hosts.all:
         progress(f"looking at {host.label}")
-        rows += await asyncio.to_thread(lambda at: list(places.look(at, target, hosts, again=again)), host)
+        rows += await asyncio.to_thread(lambda at: list(places.look(at, target, hosts, again=again, run=run)), host)
     servers = [server for server in target.servers if server.id not in failures]
     plan = resolve_plan(LOOK, target, packs[target.engine])
     headers, clock = request_headers(target), SystemClock()
@@ -60,7 +63,7 @@ async def examine(
         else:
             progress("sending one canary on each path")
             found = put_together(target, plan, looked, clock=clock, headers=headers)
-            asking = paths.setup(plan, f"doctor-{secrets.token_hex(3)}", LOOK)
+            asking = paths.setup(plan, run, LOOK)
             seen = await paths.look(found, asking, http=http)
             unread = {row.where for row in rows if (row.what, row.state) == ("log", State.PROBLEM)}
             rows += [row for row in seen if not (row.what == "log grows" and row.where in unread)]

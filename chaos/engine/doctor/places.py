@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 ASK_S = 30.0
 FAST = ("httptools", "orjson", "uvloop")
 LONGEST = 100
+TOLD = 3
+"""Of the runs of others on a host so many are named."""
 DOUBTFUL_NS = 50_000_000
 """Beyond this, which of two things came first can be told wrongly."""
 
 
-def look(host: Host, target: Target, hosts: Hosts, *, again: str) -> Iterator[Row]:
-    """Everything about one host. `again` names the target for a command line. Blocks."""
+def look(host: Host, target: Target, hosts: Hosts, *, again: str, run: str) -> Iterator[Row]:
+    """Everything about one host. `again` names the target for a command line, `run` is this look's own. Blocks."""
     if isinstance(host, Remote):
         yield from _reached(host)
     try:
@@ -38,7 +40,7 @@ def look(host: Host, target: Target, hosts: Hosts, *, again: str) -> Iterator[Ro
         locks = locks_at(host)
         mine = [lock for lock in locks if lock.key in keys]
         yield _lock(host, mine)
-        yield from _left(host, again, {lock.run for lock in mine}, locks)
+        yield from _left(host, again, {run, *(lock.run for lock in mine)}, locks)
         yield from _lacks(host, loads=host is hosts.load)
         if host is hosts.load and host.remote:
             yield _lacking_here()
@@ -69,7 +71,8 @@ def _lock(host: Host, locks: Sequence[Lock]) -> Row:
     return Row.ok(host.label, "lock", f"free{dead}")
 
 
-def _left(host: Host, again: str, holders: Collection[str], locks: Sequence[Lock]) -> Iterator[Row]:
+def _left(host: Host, again: str, known: Collection[str], locks: Sequence[Lock]) -> Iterator[Row]:
+    """What was left there, and who else lives there: but for runs that are `known`, of which other rows tell or none."""
     said = host.call_now("sweep", timeout_s=ASK_S, dry=True, runs=[])
     items = msgspec.convert(said, list[Item])
     left = [item for item in items if not item.lives]
@@ -80,9 +83,13 @@ def _left(host: Host, again: str, holders: Collection[str], locks: Sequence[Lock
     if not left:
         yield Row.ok(host.label, "leftovers", "none")
     items += [Item("lock", lock.run, "", lives=True, gone=False, why="") for lock in locks if lock.live]
-    for run in living_runs(host, items, locks, holders):
-        if not run.ours:
-            yield Row.ok(host.label, "other run", f"{run.who}: it lives, and is left alone")
+    others = [run.who for run in living_runs(host, items, locks, known) if not run.ours]
+    if len(others) == 1:
+        yield Row.ok(host.label, "other run", f"{others[0]}: it lives, and is left alone")
+    elif others:
+        more = [f"and {len(others) - TOLD} more"] if len(others) > TOLD else []
+        told = "; ".join([*others[:TOLD], *more])
+        yield Row.ok(host.label, "other runs", f"{len(others)} other runs live here and are left alone: {told}")
 
 
 def _lacks(host: Host, *, loads: bool) -> Iterator[Row]:
