@@ -72,7 +72,7 @@ def _lock(host: Host, locks: Sequence[Lock]) -> Row:
 
 
 def _left(host: Host, again: str, known: Collection[str], locks: Sequence[Lock]) -> Iterator[Row]:
-    """What was left there, and who else lives there: but for runs that are `known`, of which other rows tell or none."""
+    """What was left there, and who else lives there but the runs that are `known`."""
     said = host.call_now("sweep", timeout_s=ASK_S, dry=True, runs=[])
     items = msgspec.convert(said, list[Item])
     left = [item for item in items if not item.lives]
