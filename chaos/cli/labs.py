@@ -57,8 +57,8 @@ def _show_installed(console: Console, name: str) -> None:
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")  # a name that is cut cannot be copied
+    for number, column in enumerate(columns):  # a name that is cut cannot be copied, nor one that goes on below
+        table.add_column(column, overflow="fold", no_wrap=number == 0)
     return table
 
 

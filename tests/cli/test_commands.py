@@ -10,13 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from chaos.lab.catalogue import catalogue
+
 ROOT = Path(__file__).parents[2]
 JOURNALS = ROOT / "tests" / "judge" / "journals"
 
 
-def pdchaos(*words: str, cwd: Path | None = None, code: str = "") -> subprocess.CompletedProcess[str]:
+def pdchaos(
+    *words: str, cwd: Path | None = None, code: str = "", columns: int = 100
+) -> subprocess.CompletedProcess[str]:
     start = [sys.executable, "-c", code] if code else [sys.executable, "-m", "chaos"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": str(columns), "NO_COLOR": "1"}
     return subprocess.run([*start, *words], capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=60)
 
 
@@ -96,6 +100,11 @@ def test_plan_shows_every_duration_on_the_labs_clock() -> None:
     assert 0 == said.returncode
     assert "its engine's clocks x 0.05" in said.stdout
     assert "recovery within 3 s; allowed: healthy" in said.stdout
+
+
+def test_the_names_of_builds_can_be_copied_from_a_narrow_terminal() -> None:
+    begins = {line.split(" ")[0] for line in pdchaos("lab", "list", columns=80).stdout.splitlines()}
+    assert {build.name for lab in catalogue() for build in lab.builds} <= begins
 
 
 @pytest.mark.parametrize("kind", ["scenario", "target", "pack", "observations"])
