@@ -12,7 +12,7 @@ from chaos.model.events import Role
 from chaos.model.section import Api, Name, Section
 from chaos.model.units import Duration, shown, wrong
 
-FaultKind = Literal["kill", "signal", "restart", "network", "protocol", "engine-api", "request"]
+FaultKind = Literal["kill", "signal", "restart", "network", "protocol", "request"]
 """What a target may permit."""
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
 from chaos import library
+from chaos.model import actions
+from chaos.model.faults import FaultKind
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +33,20 @@ def written(tmp_path: Path, *words: str) -> dict:
     files = sorted(str(path) for path in (tmp_path / "here").iterdir())
     assert 0 == pdchaos("check", *files, cwd=tmp_path).returncode
     return yaml.safe_load((tmp_path / "here" / "target.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("templates/target.yaml", r"# What may be done: ([^.]+)"),
+        ("templates/target-ssh.yaml", r"# What may be done: ([^.]+)"),
+        ("docs/target.md", r"\| `allow` \| what may be done; must be said\. ([^.]+)"),
+    ],
+)
+def test_whoever_reads_what_may_be_allowed_reads_what_some_fault_asks_for(file: str, told: str) -> None:
+    (said,) = re.findall(told, (ROOT / file).read_text())
+    asked = {action.permission for action in get_args(actions.Action)} - {None}
+    assert asked == set(get_args(FaultKind)) == set(re.findall(r"`(\w+)`", said))
 
 
 def hosts(plain: dict) -> list[tuple[str, str]]:

@@ -493,7 +493,7 @@ def test_without_packs_any_gauge_name_is_accepted() -> None:
         ('prefill:\n  - {url: "http://127.0.0.1:30000"}\n', "prefill: []\n", "4:10: `prefill` must not be empty"),
         ("name: here", "name: here\nengine: sglng", "3:9: there is no pack for 'sglng' (did you mean sglang?)"),
         ("name: here", "name: here\ntimeouts: {waitng: 5s}", "3:12: the pack knows no timeout `waitng` (did you mean waiting?)"),
-        ("allow: [kill]", "allow: [kil]", "9:9: `allow[0]` must be one of kill, signal, restart, network, protocol, engine-api, request; it is the text 'kil' (did you mean kill?)"),
+        ("allow: [kill]", "allow: [kil]", "9:9: `allow[0]` must be one of kill, signal, restart, network, protocol, request; it is the text 'kil' (did you mean kill?)"),
         ("name: here", "name: here\ntime_scale: 0", "3:13: `time_scale` must be more than 0, not 0"),
         ('30001"}', '30001", name: prefill-0}', "7:37: two servers are called 'prefill-0'"),
         ('30001"}', '30001", port: 70000}', "7:43: `port` must be at most 65535, not 70000"),

@@ -54,7 +54,7 @@ def describe(settings: Settings, router: ServerSpec, prefill: list[ServerSpec], 
         prefill=prefill,
         decode=decode,
         model=MODEL_NAME,
-        allow=["kill", "signal", "restart", "network", "protocol", "engine-api", "request"],
+        allow=["kill", "signal", "restart", "network", "protocol", "request"],
         timeouts={"lease": FILE_LEASE_S if settings.discovery == "file" else ETCD_LEASE_S, "rendezvous": RENDEZVOUS_S},
     )
 

@@ -57,7 +57,7 @@ def describe(settings: Settings, router: ServerSpec, prefill: list[ServerSpec], 
         prefill=prefill,
         decode=decode,
         model=MODEL_NAME,
-        allow=["kill", "signal", "restart", "network", "protocol", "engine-api", "request"],
+        allow=["kill", "signal", "restart", "network", "protocol", "request"],
         timeouts={"waiting": timeout_s, "bootstrap": timeout_s},
     )
 
