@@ -8,8 +8,9 @@ commands: `{"cmd": "add", "sessions": N}`, `{"cmd": "wave", "id": ..., "how": "r
 `orphan_drain_s`.
 
 Out: `hello`, then `start` and `end` of each request, `wave` after each wave, `held` after each look or release, `beat`
-twice a second, `refused` for a command that could not be carried out, and `bye` as the last line. Times are nanoseconds
-of CLOCK_MONOTONIC.
+twice a second, `refused` for a command that could not be carried out, and `bye` as the last line, with what ended it:
+`done` when all sessions were, `drained` or `stopped` by command, `terminated` by a signal, `orphaned`. Times are
+nanoseconds of CLOCK_MONOTONIC.
 
 A session that a wave hit is over, one that was still to begin included (with "all"); an open loop's arrivals go on.
 Requests that are held, given up late or left to be aborted are those that are open: other sessions stay as they are.
@@ -130,7 +131,7 @@ class _Agent:
         self._load = load = Load(self._tools, self._phases, report)
         beat = Beat(loop, load, report)
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._drain, "drained")
+            loop.add_signal_handler(number, self._drain, "terminated")
         load.start()
         beat.start()
         self._listen(rest)
@@ -180,7 +181,8 @@ class _Agent:
         if name == "drain":
             self._drain("drained")
         elif name == "stop":
-            self._reason = "stopped"
+            if self._reason != "terminated":
+                self._reason = "stopped"
             self._load.stop("stopped by the harness")
         elif name == "add" and isinstance(count, int) and count > 0:
             self._load.add(count)
@@ -224,7 +226,7 @@ class _Agent:
 
     def _orphaned(self) -> None:
         """The harness died."""
-        if self._reason != "stopped":
+        if self._reason not in ("stopped", "terminated"):
             self._reason = "orphaned"
         self._load.drain()
         self._loop.call_later(self._config.orphan_drain_s, self._load.stop, "the harness died")

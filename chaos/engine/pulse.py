@@ -6,7 +6,10 @@ from chaos.model import events as ev
 
 
 class Pulse:
-    """A listener that remembers the last sign of life: a request answered, a token received."""
+    """A listener that remembers the last sign of life: a request answered, a token received.
+
+    Before there is any, patience counts from when the load began.
+    """
 
     def __init__(self) -> None:
         self.last_ns = 0
@@ -16,6 +19,8 @@ class Pulse:
     def on_event(self, event: ev.AnyEvent, /) -> None:
         """Take in answers and the agents' token counts."""
         match event:
+            case ev.PhaseEntered(phase="load"):  # who has not been asked yet cannot have answered
+                self.last_ns = self.users_ns = event.t_ns
             case ev.RequestEnded(kind="canary", ok=True):
                 self.last_ns = event.t_ns
             case ev.RequestStarted(kind="load"):

@@ -169,7 +169,7 @@ async def test_a_signal_drains(number: signal.Signals, start: Start) -> None:
         gate.opened.set()
         assert 0 == await agent.ended()
     assert [""] * 2 == [end["error"] for end in agent.of("end")]
-    assert "drained" == agent.events[-1]["reason"]
+    assert "terminated" == agent.events[-1]["reason"]
 
 
 async def test_draining_ends_sessions_that_think_or_have_not_begun(start: Start) -> None:

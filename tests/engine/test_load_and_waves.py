@@ -372,6 +372,77 @@ async def test_an_agent_that_dies_by_itself_is_lost_evidence_and_an_unplanned_di
         assert ["harness"] * 12 == [end.ended_by for end in of(events, ev.RequestEnded)]
 
 
+async def test_an_agent_that_is_killed_since_it_hangs_has_its_requests_ended_by_us(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        os.kill(kit.fleet.agent("agents").pid, signal.SIGSTOP)
+        await kit.fleet.hang_up()
+        assert ["harness"] * 12 == [end.ended_by for end in of(events, ev.RequestEnded)]
+        (lost,) = of(events, ev.EvidenceLost)
+        assert ("agent:agents", True) == (lost.probe, lost.from_ns < lost.to_ns)
+        assert "did not end" in lost.cause
+
+
+@pytest.mark.parametrize("ends", ["it goes on", "a wave kills it"])
+async def test_an_agent_that_gives_no_sign_of_life_for_long_is_lost_evidence(tmp_path, pyz, monkeypatch, ends) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        agent = kit.fleet.agent("agents")
+        await until(lambda: agent.beat, "it tells how it fares")
+        assert not of(events, ev.EvidenceLost)
+        monkeypatch.setattr("chaos.engine.load.agent.SILENT_S", 1.5)
+        os.kill(agent.pid, signal.SIGSTOP)
+        await asyncio.sleep(2)
+        if ends == "it goes on":
+            os.kill(agent.pid, signal.SIGCONT)
+            await until(lambda: of(events, ev.EvidenceLost), "the next beat shows the gap")
+        else:
+            await prepare(kill("sigkill"), kit).inject()
+            await agent.ended()
+            assert {"fault"} == {end.ended_by for end in of(events, ev.RequestEnded)}
+        lost = of(events, ev.EvidenceLost)[0]
+        assert ("agent:agents", "the agent gave no sign of life") == (lost.probe, lost.cause)
+        assert lost.to_ns - lost.from_ns > 1.5e9
+
+
+@pytest.mark.parametrize("drained_later", [False, True])
+async def test_an_agent_that_somebody_else_has_end_early_is_lost_evidence(tmp_path, pyz, drained_later) -> None:
+    group = AGENTS.model_copy(update={"rounds": 50})
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group) as (kit, events):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        agent = kit.fleet.agent("agents")
+        os.kill(agent.pid, signal.SIGTERM)
+        if drained_later:
+            await asyncio.sleep(0.5)
+            await agent.drain()
+        server.gate.set()
+        server.finish.set()
+        await agent.ended()
+        assert (0, {"server"}) == (agent.returncode, {end.ended_by for end in of(events, ev.RequestEnded)})
+        (lost,) = of(events, ev.EvidenceLost)
+        assert ("agent:agents", True) == (lost.probe, "before its sessions were done" in lost.cause)
+
+
+async def test_sessions_that_have_done_all_their_rounds_are_a_proper_end(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
+        server.gate.set()
+        server.finish.set()
+        await kit.fleet.agent("agents").ended()
+        assert (12, []) == (server.served, of(events, ev.EvidenceLost))
+
+
+async def test_a_drain_in_vain_hangs_up_on_nobody_who_has_not_asked_yet(tmp_path, pyz) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server) as (kit, events):
+        kit.fleet._groups["agents"] = AGENTS
+        starting = asyncio.ensure_future(kit.fleet.start_groups())
+        await asyncio.sleep(0)  # its process is being started
+        starting.cancel()
+        server.gate.set()
+        server.finish.set()
+        assert 0 == await kit.fleet.drain(60, hopeless=lambda: not of(events, ev.RequestStarted))
+        assert {"server"} == {end.ended_by for end in of(events, ev.RequestEnded)}
+
+
 async def test_saturation_adds_sessions_until_enough_wait_but_not_more_than_allowed(tmp_path, pyz) -> None:
     group = Group(name="agents", sessions=2, max_tokens=5, saturate=Saturate(waiting=15, max_sessions=40))
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group) as (_kit, _):

@@ -23,6 +23,8 @@ def asked(kind: ev.RequestKind) -> ev.RequestStarted:
         pytest.param(ended("load"), 7, 7, id="a user was answered"),
         pytest.param(ended("load", "reset"), 0, 0, id="a user got an error"),
         pytest.param(asked("load"), 0, 7, id="a user asked"),
+        pytest.param(ev.PhaseEntered(t_ns=7, phase="load"), 7, 7, id="nobody could answer before the load began"),
+        pytest.param(ev.PhaseEntered(t_ns=7, phase="teardown"), 0, 0, id="our giving up is no answer"),
         pytest.param(asked("canary"), 0, 0, id="a canary asked"),
         pytest.param(ev.HarnessHealth(t_ns=7, who="agent:a", lag_max_ms=0, tokens=3), 7, 7, id="users got tokens"),
         pytest.param(ev.HarnessHealth(t_ns=7, who="agent:a", lag_max_ms=0, tokens=0), 0, 0, id="an agent got none"),

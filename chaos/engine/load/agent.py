@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 HELLO_S = 20.0
 """A Python that has not said hello by then will not (these machines starve for seconds now and then)."""
 WAVE_REPLY_S = 10.0
+SILENT_S = 15.0
+"""Thirty beats missed in a row: whatever its users did meanwhile, or that they did nothing, nobody saw."""
+DONE = "done"
+"""What it says when its sessions did all their rounds, or as many as waves let them."""
+TOLD = ("drained", "stopped")
+"""What it says when it ended as we told it to."""
 WAY = "our own way to the router's host broke"
 NOTICED_NS = 500_000_000
 """A request that broke with the way may be told of before the way is known to be broken."""
@@ -66,7 +72,9 @@ class Agent:
         self._wave_seen = asyncio.Event()
         self._held: asyncio.Queue[msg.Held] = asyncio.Queue()
         self._ended = asyncio.Event()
-        self._expected_end = ""  # why its end is no accident: "fault" or "asked"
+        self._expected_end = ""  # why its end is no accident: "fault", "asked", or "forced" when it did not obey
+        self._heard_ns: int | None = None  # when it last told how it fares
+        self._bye = ""  # its own last word on why it ended
 
     # ------------------------------------------------------------------------------------------ life
 
@@ -176,9 +184,12 @@ class Agent:
         return rid.removeprefix(f"{self.config.run}-") in self._open
 
     async def sigkill(self) -> Killed | None:
-        """Kill the process: the kernel closes its sockets. None when it was gone already."""
-        self._expected_end = self._expected_end if self.over else "fault"
-        return await self._process.kill()
+        """Kill the process as a fault: the kernel closes its sockets. None when it was gone already."""
+        return await self._kill("fault")
+
+    async def force(self) -> None:
+        """Kill the process since it does not end as it was told: that is our own doing, and no fault."""
+        await self._kill("forced")
 
     @property
     def returncode(self) -> int | None:
@@ -186,6 +197,10 @@ class Agent:
         return self._process.returncode
 
     # ------------------------------------------------------------------------------------------ inside
+
+    async def _kill(self, why: str) -> Killed | None:
+        self._expected_end = self._expected_end if self.over else why
+        return await self._process.kill()
 
     async def _ask_held(self, command: dict[str, str | int | float]) -> msg.Held:
         while not self._held.empty():
@@ -201,6 +216,7 @@ class Agent:
         match message:
             case msg.Hello():
                 self.own_sockets = frozenset(message.sockets)
+                self._heard_ns = message.t
                 self._hello.set()
             case msg.Start():
                 self._open[message.req] = message
@@ -230,7 +246,8 @@ class Agent:
             case msg.Held():
                 self._held.put_nowait(message)
             case msg.Beat():
-                self.beat = message
+                self._tell_silence(message.t)
+                self.beat, self._heard_ns = message, message.t
                 self._emit(
                     ev.HarnessHealth(
                         t_ns=self._clock.now_ns(),
@@ -251,7 +268,7 @@ class Agent:
             case msg.Declined():
                 self._lost(f"the agent declined {message.command}: {message.detail}")
             case msg.Bye():
-                pass
+                self._bye = message.reason
 
     def _ended_event(self, end: msg.End) -> ev.RequestEnded:
         ours = end.error and end.ended_by in ("error", "server") and self._broke_under(end)
@@ -307,16 +324,39 @@ class Agent:
         self._open.clear()
         if lost:
             self._lost(f"the connection to the agent's host was lost: {lost}")
-        elif not self._expected_end and self._process.returncode:
+        elif self._bye:
+            self._judge_goodbye()
+        elif self._expected_end == "forced":
+            self._lost("the agent did not end when it was told to, and was killed", from_ns=self._heard_ns)
+        elif not self._tell_silence(now) and self._expected_end != "fault":
             self._lost(f"the agent ended with {self._process.returncode}: {self._log_tail()}")
+
+    def _judge_goodbye(self) -> None:
+        """It ended by itself: properly when its sessions were done, or because we told it to."""
+        if self._process.returncode:
+            self._lost(f"the agent ended with {self._process.returncode}: {self._log_tail()}")
+        elif self._bye != DONE and not (self._expected_end and self._bye in TOLD):
+            self._lost(f"the agent ended before its sessions were done, and not because we told it to: {self._bye}")
 
     def _broke_under(self, end: msg.End) -> bool:
         sent_ns = end.t if end.sent is None else end.sent
         return self._broke is not None and self._broke(sent_ns, end.t + NOTICED_NS)
 
-    def _lost(self, cause: str) -> None:
+    def _tell_silence(self, until_ns: int) -> bool:
+        """Say so when it told nothing of itself for too long: it was stopped, or it hung, and its users with it.
+
+        By its own stamps, so that beats which we read late are not missed; a shorter lag a late beat tells itself.
+        """
+        if self._heard_ns is None or until_ns - self._heard_ns <= SILENT_S * 1e9:
+            return False
+        self._lost("the agent gave no sign of life", from_ns=self._heard_ns, to_ns=until_ns)
+        return True
+
+    def _lost(self, cause: str, *, from_ns: int | None = None, to_ns: int | None = None) -> None:
         now = self._clock.now_ns()
-        self._emit(ev.EvidenceLost(t_ns=now, probe=self._src, from_ns=now, to_ns=now, cause=cause))
+        to_ns = now if to_ns is None else to_ns
+        from_ns = to_ns if from_ns is None else min(from_ns, to_ns)
+        self._emit(ev.EvidenceLost(t_ns=now, probe=self._src, from_ns=from_ns, to_ns=to_ns, cause=cause))
 
     def _log_tail(self) -> str:
         try:

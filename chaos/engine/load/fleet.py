@@ -147,7 +147,8 @@ class Fleet:
     async def drain(self, at_most_s: float, *, hopeless: Callable[[], bool] = lambda: False) -> int:
         """End the load without hanging up on anybody; after `at_most_s` the rest is hung up on, and counted here.
 
-        So it is once `hopeless` says that waiting longer teaches nothing.
+        So it is once `hopeless` says that waiting longer teaches nothing; that takes a request that waits, and an agent
+        which is still being started has none.
         """
         self._closing = True
         for task in self._helpers:
@@ -157,7 +158,7 @@ class Fleet:
             await agent.drain()
         until_ns = self._clock.now_ns() + int(at_most_s * 1e9)
         while not all(agent.over for agent in alive):
-            if self._clock.now_ns() >= until_ns or hopeless():
+            if self._clock.now_ns() >= until_ns or (self.open_requests and hopeless()):
                 left = self.open_requests
                 await self.hang_up()
                 return left
@@ -178,7 +179,7 @@ class Fleet:
                     await agent.ended()
         except TimeoutError:
             for agent in alive:
-                await agent.sigkill()
+                await agent.force()
             for agent in alive:
                 await agent.ended()
 
