@@ -233,7 +233,8 @@ def doctor(
 ) -> None:
     """Look at every precondition of a run: hosts, servers, what may be done to them, one canary on each path.
 
-    Breaks nothing. Exit code 0 when all is well, 2 for a mistake in the file (a key that is not there), 6 when the
+    It breaks nothing, but for this: a canary, which is one small request, is hung up on when it is not answered within
+    60 s. Exit code 0 when all is well, 2 for a mistake in the file (a key that is not there), 6 when the
     target is unfit, 5 when what it allows would be refused.
     """
     from chaos.cli.doctor import doctor as examine  # noqa: PLC0415

@@ -125,7 +125,7 @@ def init_files(folder: Path, over_ssh: OverSsh | None) -> None:
     steps = (
         (f"edit {target}", "where the logs are, which ports, what may be done"),
         (f"pdchaos check {target} {scenario}", "every problem at once, as file:line:col"),
-        (f"pdchaos doctor --target {target}", "what is missing, and what mends it; breaks nothing"),
+        (f"pdchaos doctor --target {target}", "what is missing, and what mends it; sends one request per path"),
         (f"pdchaos run {scenario} --target {target}", "break it, watch it, judge it"),
     )
     width = max(len(command) for command, _ in steps)
