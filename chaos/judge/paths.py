@@ -164,6 +164,18 @@ def in_a_row(seen: Sequence[Seen], from_ns: int) -> int:
     return row
 
 
+def shown_ns(run: PathRun) -> int | None:
+    """From when on a path is known to serve again; None: not so.
+
+    Its first pass shows that where no canary has failed since the last disruption. Where some have, that pass may have
+    been luck, as with a router that has not noticed yet that one of two workers is gone: it takes as many as needed.
+    """
+    if run.recovered_ns is None or not any(seen.fate.bad for seen in run.seen):
+        return run.recovered_ns
+    passed = [seen for seen in run.seen if seen.fate is Fate.PASS and seen.until_ns >= run.recovered_ns]
+    return passed[run.needed - 1].until_ns if len(passed) >= run.needed else None
+
+
 def served_in_bulk(facts: Facts, path: ev.Path, window: Window) -> int:
     """Fresh requests that a load told as a whole shows to be answered, once things had settled.
 

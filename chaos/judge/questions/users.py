@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from chaos.judge.paths import shown_ns
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import count, ns
 from chaos.model.failures import failure_words
@@ -33,6 +34,7 @@ def _users_served(case: Case) -> Answered:
         if request.ended_ns is not None
         and request.ended_by != "fault"
         and not (left_ns is not None and request.ended_by == "harness" and request.ended_ns >= left_ns)
+        and not _cut_at_once(case, request)
         and not any(request.begun_ns <= end and request.ended_ns >= start for start, end in touched)
     ]
     told = [
@@ -81,16 +83,30 @@ def _never_answered(case: Case, request: LoadRequest) -> bool:
     return in_vain and waited_ns > ns(case.facts.plan.canary_deadline_s)
 
 
+def _cut_at_once(case: Case, request: LoadRequest) -> bool:
+    """Whether we hung up in the teardown before a request had had the time that every canary has."""
+    teardown_ns, ended_ns = case.facts.phase_start("teardown"), request.ended_ns or request.begun_ns
+    late = teardown_ns is not None and ended_ns >= teardown_ns and request.error == "cancelled"
+    return late and ended_ns - request.begun_ns <= ns(case.facts.plan.canary_deadline_s)
+
+
 def _ended(load: LoadTold) -> int:
     return (load.completed or 0) + (load.failed or 0)
 
 
 def _touched(case: Case, window: Window) -> list[tuple[int, int]]:
-    """From the first touch of the cycle's faults to the end of its budget; nothing where nothing was broken."""
+    """From the first touch of the cycle's faults until all serves again; nothing where nothing was broken.
+
+    That is at the end of the budget at the latest. Who asks once every path answers canaries is owed an answer.
+    """
     facts, cycle = case.facts, window.cycle
     starts = [fired.ordered_ns for (of, _), fired in facts.fired.items() if of == cycle]
     starts += [step.t_ns for step in facts.steps if step.cycle == cycle and step.stage == "applied" and step.ok]
-    return [(min(starts), window.budget_ns(facts.plan))] if starts else []
+    back = [shown_ns(run) for run in case.runs if run.window is window]
+    known = [at for at in back if at is not None]
+    budget_ns = window.budget_ns(facts.plan)
+    end_ns = min(budget_ns, max(known)) if known and len(known) == len(back) else budget_ns
+    return [(min(starts), end_ns)] if starts else []
 
 
 def _why(failed: list[LoadRequest]) -> str:
