@@ -363,6 +363,8 @@ class Run:
         for give_up in kit.before_rest:
             await give_up()
         patience_s = self._patience_s(recovered=recovered)
+        if self._interrupt.gentle.is_set() and not kit.fleet.over:
+            self._interrupt.waits(patience_s)
         hung_up = await self._or_leave(kit.fleet.drain(patience_s, hopeless=self._users_hang))
         if not stopped and recovered and hung_up:
             await self._or_leave(self._clear_up(kit))

@@ -49,6 +49,10 @@ class Interrupt:
             self.blindly.set()
             self._notice(f"{reason} again: leaving without a last look.")
 
+    def waits(self, at_most_s: float) -> None:
+        """Tell whoever asked for a gentle stop how long open requests may still take."""
+        self._notice(f"waiting for open requests, up to {at_most_s:.0f} s more.")
+
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Route SIGINT, SIGTERM and SIGHUP here while inside."""

@@ -42,3 +42,9 @@ async def test_whoever_hears_first_may_keep_a_signal_to_itself() -> None:
     assert (True, False, "SIGINT") == (interrupt.gentle.is_set(), interrupt.now.is_set(), interrupt.reason)
     interrupt.request("SIGINT")
     assert interrupt.now.is_set()
+
+
+def test_whoever_stopped_the_run_is_told_how_long_it_waits_at_most() -> None:
+    said: list[str] = []
+    Interrupt(said.append).waits(64.6)
+    assert ["waiting for open requests, up to 65 s more."] == said

@@ -118,6 +118,11 @@ class Fleet:
         """Requests sent and not yet ended, over all agents."""
         return sum(agent.open_requests for agent in self._agents.values() if agent.alive)
 
+    @property
+    def over(self) -> bool:
+        """Whether no agent runs or is being started."""
+        return all(agent.over for agent in self._agents.values())
+
     async def arrived(self, group: str | None = None) -> None:
         """Wait until a group's ramp (or all of them) is over: a wave against 60 sessions must not meet the first 20."""
         now_ns = self._clock.now_ns()
