@@ -35,7 +35,7 @@ from chaos.model.plan import resolve_plan, unmet_requirements
 from chaos.render import LiveView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from chaos.cli.targets import OpenTarget
@@ -137,6 +137,11 @@ def _execute(
     interrupt: Interrupt,
     held: ExitStack,
 ) -> PdchaosError | None:
+    known = opened.outlined
+    packs = {name: library.load_pack(name) for name in {known.engine, known.router_engine}}
+    unmet = unmet_requirements(scenario, known, {name: pack.value for name, pack in packs.items()})
+    if opened.standing is None:
+        _refuse(unmet)  # before a lab is started for nothing
     target = opened.standing or opened.start(folder.logs, note)
     demand_consent(target, production=order.production, confirmed=order.confirm)
     demand(scenario, target, opened.restarter)
@@ -153,12 +158,8 @@ def _execute(
         target = opened.start(folder.logs, note, hosts)
         take_back(target, hosts, note)
     hosts.relay(target, run=stamp.run_id)
-    packs = {name: library.load_pack(name) for name in {target.engine, target.router_engine}}
     reach(scenario, target, {name: pack.value for name, pack in packs.items()}, hosts)
-    unmet = unmet_requirements(scenario, target, {name: pack.value for name, pack in packs.items()})
-    unmet += unmet_privileges(scenario.requires.privileges, target, hosts)
-    if unmet:
-        raise Refused("; ".join(unmet), hint="the scenario's `requires` names what it needs")
+    _refuse(unmet + unmet_privileges(scenario.requires.privileges, target, hosts))
     folder.write("scenario.yaml", as_yaml(scenario))
     folder.write("target.yaml", as_yaml(without_secrets(target)))
     for name, pack in packs.items():
@@ -193,6 +194,11 @@ def _execute(
     for dropped in run.dropped_listeners:
         complain(f"a view was dropped: {dropped}")
     return failure
+
+
+def _refuse(unmet: Sequence[str]) -> None:
+    if unmet:
+        raise Refused("; ".join(unmet), hint="the scenario's `requires` names what it needs")
 
 
 @contextmanager

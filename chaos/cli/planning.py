@@ -10,7 +10,7 @@ from rich.table import Table
 from chaos import library
 from chaos.campaign import planned_runs
 from chaos.cli.campaigns import where_asked
-from chaos.cli.targets import LAB_PREFIX, open_target, outline
+from chaos.cli.targets import LAB_PREFIX, open_target
 from chaos.engine.faults.permission import demand
 from chaos.engine.faults.select import matching
 from chaos.engine.fresh import demand_restart
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def show_plan(reference: str, target_text: str, *, overrides: Sequence[str], lab_options: Sequence[str]) -> None:
     """Print the resolved plan, and what would stop the run before it began."""
     scenario = library.load_scenario(reference, overrides).value
-    target = outline(target_text, lab_options)
-    restarter = open_target(target_text, lab_options).restarter
+    opened = open_target(target_text, lab_options)
+    target, restarter = opened.outlined, opened.restarter
     packs = {name: library.load_pack(name).value for name in {target.engine, target.router_engine}}
     plan = resolve_plan(scenario, target, packs[target.engine])
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from chaos import library
@@ -15,6 +14,7 @@ from chaos.model.errors import LabError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from chaos.engine.hosts import Host
     from chaos.engine.ports import Restarter
@@ -32,6 +32,10 @@ class OpenTarget(Protocol):
     @property
     def standing(self) -> Target | None:
         """Where it is, when it stands without us, so that others may use it, too; None for a lab of this run's own."""
+
+    @property
+    def outlined(self) -> Target:
+        """As far as it is known without starting anything; of a lab every address is a placeholder."""
 
     @property
     def restarter(self) -> Restarter:
@@ -54,6 +58,11 @@ class FileTarget:
 
     @property
     def standing(self) -> Target:
+        """As the file says."""
+        return self.spec
+
+    @property
+    def outlined(self) -> Target:
         """As the file says."""
         return self.spec
 
@@ -85,6 +94,11 @@ class LabTarget:
     def standing(self) -> None:
         """It lives no longer than the run."""
         return
+
+    @property
+    def outlined(self) -> Target:
+        """As its settings say."""
+        return outline_lab(self._spec)
 
     @property
     def restarter(self) -> Restarter:
@@ -124,13 +138,6 @@ def open_target(text: str, options: Sequence[str], *, anew: bool = False) -> Fil
     if options:
         raise UsageError("--set is for labs; a target file says everything itself", hint="edit the file instead")
     return FileTarget(library.load_target(text).value, anew=anew)
-
-
-def outline(text: str, options: Sequence[str]) -> Target:
-    """The target as far as it is known without starting anything: for `plan`."""
-    if text.startswith(LAB_PREFIX):
-        return outline_lab(parse_lab(text.removeprefix(LAB_PREFIX), parse_options(options)))
-    return open_target(text, options).start(Path(), note)
 
 
 def parse_options(options: Sequence[str]) -> dict[str, str]:

@@ -73,6 +73,13 @@ def test_a_mistake_is_answered_with_a_hint_and_its_exit_code(
     assert [] == list(tmp_path.iterdir())
 
 
+def test_what_a_lab_is_known_to_lack_is_refused_before_anything_of_it_is_started(tmp_path: Path) -> None:
+    said = pdchaos("run", "kill-one-of-two", "-t", "lab:sim", cwd=tmp_path)
+    refusal, hint = said.stderr.splitlines()  # and no line about something that starts
+    assert (5, True) == (said.returncode, "(a lab: --set decode=2)" in refusal), said.stderr
+    assert hint.endswith("hint: the scenario's `requires` names what it needs")
+
+
 def test_check_holds_a_scenario_against_the_target_beside_it(tmp_path: Path) -> None:
     target, scenario = tmp_path / "target.yaml", tmp_path / "stop.yaml"
     servers = "router: {url: http://h:1}\nprefill: [{url: http://h:2}]\ndecode: [{url: http://h:3}]\n"
