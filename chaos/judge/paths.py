@@ -113,10 +113,11 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
             doubted = True
         else:
             reading = without
-    if reading.state not in (State.SERVES, State.UNDECIDED) and _only_after_hanging_up(
-        facts, path, window, begun, doubt
-    ):
-        why = f"{reading.why}, but nothing of that was there before we hung up on open requests in the teardown"
+    bad = reading.state not in (State.SERVES, State.UNDECIDED)
+    stood = _before_hanging_up(facts, path, window, begun, doubt) if bad else None
+    if stood is not None:
+        was = "nothing of that was there before" if stood is State.SERVES else "it was too early to tell when"
+        why = f"{reading.why}, but {was} we hung up on open requests in the teardown"
         reading = _Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)
     cut = cut_short(facts) if reading.state in (State.SERVES, State.UNDECIDED) else None
     if cut is not None and not shown_since(facts, path.id, cut, passes_needed(path, seen, plan)):
@@ -367,12 +368,15 @@ def _blocks(picked: Sequence[tuple[int, Seen]], telling: Sequence[Seen]) -> list
     return starts
 
 
-def _only_after_hanging_up(facts: Facts, path: ev.Path, window: Window, begun: Sequence[Canary], doubt: Doubt) -> bool:
-    """Whether a path was well, or not known to be ill, up to our own unplanned disconnect."""
+def _before_hanging_up(
+    facts: Facts, path: ev.Path, window: Window, begun: Sequence[Canary], doubt: Doubt
+) -> State | None:
+    """How a path stood up to our own unplanned disconnect; None when there was none, or it was ill by then."""
     cut_ns = hung_up_ns(facts)
     if cut_ns is None or not window.anchor_ns < cut_ns < window.horizon_ns:
-        return False
-    return _up_to(cut_ns, facts, path, window, begun, doubt).state in (State.SERVES, State.UNDECIDED)
+        return None
+    stood = _up_to(cut_ns, facts, path, window, begun, doubt).state
+    return stood if stood in (State.SERVES, State.UNDECIDED) else None
 
 
 def _up_to(cut_ns: int, facts: Facts, path: ev.Path, window: Window, begun: Sequence[Canary], doubt: Doubt) -> _Reading:

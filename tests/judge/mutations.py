@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from chaos.judge import cuts
 from chaos.judge.before import LostBefore
 from chaos.judge.metrics import Told
+from chaos.judge.paths import State
 from chaos.judge.threads import Threads
 from chaos.model.outcomes import Answer, Cleanup, Outcome, RunStatus
 
@@ -302,8 +303,8 @@ OFF: tuple[Off, ...] = (
     Off("paths.passes_for", 0, "test_imported::test_imported_evidence_without_enough_fresh_requests_is_not_health"),
     Off("paths.passes_needed", 0, "test_imported::test_a_load_that_was_served_as_before_is_as_good_as_so_many_fresh_requests[{},inconclusive]"),
     Off("paths._blocks", [], "test_before::test_the_same_losses_with_a_sound_baseline_are_a_partial_wedge"),
-    Off("paths._only_after_hanging_up", False, "test_teardown::test_a_path_that_fails_only_after_we_hung_up_in_the_teardown_is_doubt[True,inconclusive]"),
-    Off("paths._only_after_hanging_up", True, "test_outcomes::test_each_situation_gets_its_outcome[one_path_of_two_hangs]"),
+    Off("paths._before_hanging_up", None, "test_teardown::test_a_path_that_fails_only_after_we_hung_up_in_the_teardown_is_doubt[True,inconclusive]"),
+    Off("paths._before_hanging_up", State.SERVES, "test_outcomes::test_each_situation_gets_its_outcome[one_path_of_two_hangs]"),
     Off("paths._served_before", False, "test_outcomes::test_each_situation_gets_its_outcome[it_wedged_under_load_alone]"),
     Off("paths._served_before", True, "test_judge_traps::test_a_path_that_no_canary_could_ever_take_accuses_nobody[refused]"),
     Off("paths._confirmed", False, "test_teardown::test_a_wedge_that_stood_before_we_hung_up_stays"),

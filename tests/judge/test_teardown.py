@@ -328,3 +328,15 @@ def test_a_run_that_was_interrupted_after_it_had_seen_a_wedge_says_both():
     assert verdict.headline.startswith("WEDGED: after wave 1 no fresh request has completed")
     assert verdict.headline.endswith("(the run was interrupted by SIGINT (Ctrl-C) while the recovery was watched)")
     assert Answer.NO == verdict.paths[0].serves
+
+
+@pytest.mark.parametrize(
+    ("hung_s", "told"), [(0.0, "nothing of that was there before"), (5.0, "it was too early to tell when")]
+)
+def test_of_a_path_that_was_about_to_fail_when_we_hung_up_nobody_says_that_it_was_well(hung_s, told):
+    play = waved().recovered()
+    play.reply = HANG
+    play.go(hung_s).phase("teardown").hang_up()
+    verdict = judge(play.go(45).finish())
+    assert Outcome.INCONCLUSIVE == verdict.outcome
+    assert f"but {told} we hung up on open requests in the teardown" in verdict.paths[0].note
