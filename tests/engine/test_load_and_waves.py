@@ -423,6 +423,20 @@ async def test_an_agent_that_somebody_else_has_end_early_is_lost_evidence(tmp_pa
         assert ("agent:agents", True) == (lost.probe, "before its sessions were done" in lost.cause)
 
 
+async def test_an_agent_that_hangs_keeps_no_run_without_a_timeline_from_ending(tmp_path, pyz, monkeypatch) -> None:
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, _):
+        await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
+        agent = kit.fleet.agent("agents")
+        finished = asyncio.ensure_future(kit.fleet.finished())
+        os.kill(agent.pid, signal.SIGSTOP)
+        await asyncio.sleep(0.2)
+        assert not finished.done()
+        monkeypatch.setattr("chaos.engine.load.agent.SILENT_S", 0.5)
+        async with asyncio.timeout(30):
+            await finished
+        assert not agent.over
+
+
 async def test_sessions_that_have_done_all_their_rounds_are_a_proper_end(tmp_path, pyz) -> None:
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
         server.gate.set()

@@ -121,6 +121,11 @@ class Agent:
         return self._ended.is_set()
 
     @property
+    def hangs(self) -> bool:
+        """Whether it is not worth waiting for any more; twice as long as that is lost evidence, for we may be late."""
+        return self._heard_ns is not None and self._clock.now_ns() - self._heard_ns > 2 * SILENT_S * 1e9
+
+    @property
     def pid(self) -> int:
         """Its process id, on its host; 0 before it started."""
         return self._process.pid

@@ -134,9 +134,9 @@ class Fleet:
             await self._clock.sleep(POLL_S)
 
     async def finished(self) -> None:
-        """Wait until every agent has run out of rounds (for scenarios without a timeline)."""
-        for agent in tuple(self._agents.values()):
-            await agent.ended()
+        """Wait until every agent has run out of rounds (for scenarios without a timeline), or hangs."""
+        while not all(agent.over or agent.hangs for agent in self._agents.values()):
+            await self._clock.sleep(POLL_S)
 
     async def leave(self, group: str) -> int:
         """Have a group end its open requests and send no more; how many did not end in their own time."""
