@@ -79,7 +79,8 @@ def test_a_decode_that_was_cut_off_from_prefill_for_a_while_is_told_to_be_wedged
         in (steps["verified"]["measured"]["decode-0 / prefill-0"])
     )
     assert "ssh-in" in steps["reverted"]["measured"]["decode-0"]
-    assert not [event for event in events if event["type"] == "evidence.lost"]
+    lost = [event for event in events if event["type"] == "evidence.lost"]
+    assert not [event for event in lost if event["src"] != "probe:ourselves"]  # a busy machine of ours is no loss
     assert {} == left_behind(bed)
 
 
