@@ -22,10 +22,12 @@ GONE = frozenset({"zombie", "dead"})
 SAME_START_S = 2.0
 """A process's start time is computed from the boot time and may move by a clock adjustment."""
 MOST_NAMED = 3
-"""Dead children that are named; a tensor-parallel engine has dozens."""
+"""Dead or replaced children that are named; a tensor-parallel engine has dozens."""
 SETTLED_LOOKS = 3
 SETTLED_S = 10.0
 """A child that began only after our first look is missed when it was seen this often, over this long."""
+CONSTANT_LOOKS = 2
+"""Looks before the load that must all have met the same child before another one in its place says anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def down_by_us(facts: Facts) -> tuple[Dead, ...]:
 
 
 def replaced_processes(facts: Facts) -> tuple[Replaced, ...]:
-    """Alive at the last look, but not the process that the node began with."""
+    """Alive at the last look, but not the process that the node began with, or not the children that it had."""
     begun = {node.id: node for node in (facts.first_deployment.nodes if facts.first_deployment else ())}
     found = []
     for node, all_looks in _by_node(facts):
@@ -157,7 +159,36 @@ def replaced_processes(facts: Facts) -> tuple[Replaced, ...]:
             ours = all(ended_by_us(facts, node, _life(looks, before)) for before in changes)
             newest = _first_of_final(looks, partial(_same, last))
             found.append(Replaced(node, what, newest.t_ns, (first.seq, last.seq), ours))
+        else:
+            found += _replaced_children(facts, node, looks)
     return tuple(found)
+
+
+def _replaced_children(facts: Facts, node: str, looks: list[ev.ProcessSeen]) -> list[Replaced]:
+    """Children of a main process that stayed which others took the place of, all as one: ranks start again together."""
+    loaded_ns, last = load_start(facts), looks[-1]
+    before = [look for look in looks if loaded_ns is not None and look.t_ns <= loaded_ns]
+    if len(before) < CONSTANT_LOOKS:
+        return []
+    missed = _dead_children(before, last)
+    gone = [child for child in _constant_children(before) if _lacks(child.pid, last) and child not in missed]
+    if not gone:
+        return []
+    what = f"child {_named(gone[0])} of {node} is another process now"
+    if len(gone) > 1:
+        named = [*map(_named, gone[:MOST_NAMED])] + [f"{len(gone) - MOST_NAMED} more"] * (len(gone) > MOST_NAMED)
+        what = f"{len(gone)} children of {node} are other processes now: {listed(named)}"
+    newest = max((_first_of_final(looks, partial(_lacks, child.pid)) for child in gone), key=lambda look: look.t_ns)
+    ours = ended_by_us(facts, node, _life(looks, last.pid))
+    return [Replaced(node, what, newest.t_ns, (before[-1].seq, newest.seq, last.seq), ours)]
+
+
+def _constant_children(before: list[ev.ProcessSeen]) -> list[ev.Child]:
+    """Children whose name was borne by the same living ones at every look: helpers come and go, and accuse nobody."""
+    borne = [Counter((child.name, child.pid) for child in look.children if child.alive) for look in before]
+    changed = {name for seen in borne for name, _ in (seen - borne[-1]) + (borne[-1] - seen)}
+    # Who saw no pid numbers the children that there are: the same number is not the same child.
+    return [child for child in before[-1].children if child.alive and child.pid > 0 and child.name not in changed]
 
 
 def _life(looks: list[ev.ProcessSeen], pid: int) -> set[int]:
