@@ -21,6 +21,8 @@ DYING_S = 5.0
 """Lines of a process that we ended are read up to this long after its end was verified."""
 _MEASURED = {"applied": "verified", "reverted": "revert-verified"}
 HELD = frozenset({"stopped", "tracing-stop"})
+WAVES = ("kill", "sham")
+"""Faults of our own clients, that end no process of a node; an imported `kill` without a group does."""
 
 
 def ended_by_us(facts: Facts, node: str, pids: Iterable[int]) -> bool:
@@ -32,6 +34,15 @@ def ended_by_us(facts: Facts, node: str, pids: Iterable[int]) -> bool:
 def ended_on(facts: Facts, node: str) -> bool:
     """Whether we ever ended a process of this node."""
     return bool(_ending(facts, node))
+
+
+def may_have_ended(facts: Facts) -> bool:
+    """Whether events are missing from the record, and what we did to a node may be among them.
+
+    A record that merely ends early lacks nothing of what came before.
+    """
+    known = facts.run is not None and all(fault.kind in WAVES and fault.group for fault in facts.plan.faults)
+    return facts.lost_after(0) and not known
 
 
 def held_by_us(facts: Facts, node: str) -> bool:

@@ -195,7 +195,7 @@ class Facts:
 
     def _started(self, event: ev.RequestStarted) -> None:
         begun = event.t_ns if event.sent_ns is None else event.sent_ns
-        self._words[event.req] = event.words
+        self._words[event.req] = max(event.words, 0)
         if event.kind == "canary" and event.req not in self.canaries:
             self._canary(event.req, event.path, begun).seqs.append(event.seq)
         elif event.kind == "poison":
@@ -247,7 +247,8 @@ class Facts:
                 whose=event.whose,
                 digest=event.digest,
                 words=self._words.get(event.req, 0),
-                prompt_tokens=event.prompt_tokens,
+                # A count below nothing is no count: it says nothing of the prompt.
+                prompt_tokens=None if (event.prompt_tokens or 0) < 0 else event.prompt_tokens,
                 mute=event.mute,
                 seq=event.seq,
             )

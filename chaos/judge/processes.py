@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from chaos.judge.deeds import HELD, ended_by_us, held_by_us
+from chaos.judge.deeds import HELD, ended_by_us, held_by_us, may_have_ended
 from chaos.judge.units import SECOND, listed
 from chaos.judge.windows import load_start
 
@@ -26,13 +26,14 @@ MOST_NAMED = 3
 SETTLED_LOOKS = 3
 SETTLED_S = 10.0
 """A child that began only after our first look is missed when it was seen this often, over this long."""
+MAY_BE_OURS = "which may be our doing: events are missing from the record"
 CONSTANT_LOOKS = 2
 """Looks before the load that must all have met the same child before another one in its place says anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """A process that is dead at the end and was not before the load."""
+    """A process that is dead at the end and was not before the load. `ours`: we ended it, or may have (`unsure`)."""
 
     node: str
     what: str
@@ -41,6 +42,12 @@ class Dead:
     ours: bool
     child: str = ""  # its name, where its parent lives
     parent: str = ""
+    unsure: bool = False  # events are missing: nobody can say that we did not do it
+
+    @property
+    def whose(self) -> str:
+        """For people: `which is our doing`."""
+        return MAY_BE_OURS if self.unsure else "which is our doing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,10 @@ class Replaced:
     at_ns: int  # when the one of the end was first seen
     seqs: tuple[int, ...]
     ours: bool
+    unsure: bool = False  # as of the dead
+
+
+_One = TypeVar("_One", Dead, Replaced)
 
 
 def last_death_ns(facts: Facts) -> int | None:
@@ -83,7 +94,12 @@ def dead_processes(facts: Facts) -> tuple[Dead, ...]:
             name = _named(child)
             what = f"child {name} of {node} is dead while its {parent} lives"
             found.append(Dead(node, what, first.t_ns, (first.seq, last.seq), ours, name, parent))
-    return tuple(found)
+    return tuple(map(_doubted, found)) if may_have_ended(facts) else tuple(found)
+
+
+def _doubted(one: _One) -> _One:
+    """Not to be held against anybody, since what says that it was our doing may be missing."""
+    return one if one.ours else replace(one, ours=True, unsure=True)
 
 
 def folded(dead: Iterable[Dead]) -> tuple[Dead, ...]:
@@ -161,7 +177,7 @@ def replaced_processes(facts: Facts) -> tuple[Replaced, ...]:
             found.append(Replaced(node, what, newest.t_ns, (first.seq, last.seq), ours))
         else:
             found += _replaced_children(facts, node, looks)
-    return tuple(found)
+    return tuple(map(_doubted, found)) if may_have_ended(facts) else tuple(found)
 
 
 def _replaced_children(facts: Facts, node: str, looks: list[ev.ProcessSeen]) -> list[Replaced]:

@@ -138,7 +138,7 @@ def _given_up(case: Case) -> list[PathVerdict]:
 
 def _why_given_up(case: Case, run: PathRun) -> str:
     causes = excuse(case.facts, run, case.down)
-    return f"not expected to serve: {causes[0].what}, which is our doing"
+    return f"not expected to serve: {causes[0].what}, {causes[0].whose}"
 
 
 def _not_examined(case: Case) -> tuple[str, ...]:

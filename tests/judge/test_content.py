@@ -113,6 +113,10 @@ def test_an_answer_to_a_prompt_of_one_token_is_corrupted_where_servers_count_pro
     assert "a prompt of 1 tokens by its own count, where 20 words were sent" in told_of(verdict)
 
 
+def test_a_count_below_nothing_is_no_evidence_of_a_short_prompt() -> None:
+    assert Outcome.HEALTHY == run(WHOLE, WHOLE, Reply(after=0.4, prompt_tokens=-1)).outcome
+
+
 def test_a_server_that_never_counts_prompts_is_not_held_to_it() -> None:
     assert Outcome.HEALTHY == run(SHORT, SHORT, SHORT).outcome
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
-from build import FATAL, GOOD, HANG, REFUSED, Play, faulted
+from build import FATAL, GOOD, HANG, REFUSED, Play, faulted, waved
 
 from chaos.judge import Facts, judge, recovery
 from chaos.model import events as ev
 from chaos.model.outcomes import Answer, Outcome
+
+if TYPE_CHECKING:
+    from chaos.model.verdict import Verdict
 
 FOUR = ("router-0", "prefill-0", "prefill-1", "decode-0", "decode-1")
 PAIRS = (
@@ -141,6 +146,42 @@ def restarted(node: str = "prefill-0", seconds: float = 6.0) -> Play:
 def test_a_restart_of_ours_that_serves_is_healthy_and_not_restarted() -> None:
     verdict = judge(restarted().recovered().finish())
     assert (Outcome.HEALTHY, Answer.NO) == (verdict.outcome, answer(verdict, "replaced"))
+
+
+def without_the_deed(told: Play) -> list[ev.AnyEvent]:
+    """The finished run whose record lost that we ended a process."""
+    return [e for e in told.finish() if not (isinstance(e, ev.FaultStep) and e.stage == "applied")]
+
+
+def doubted(verdict: Verdict, question: str) -> bool:
+    told = [e.text for finding in verdict.findings if finding.id == question for e in finding.evidence]
+    return Answer.UNKNOWN is answer(verdict, question) and any("which may be our doing" in text for text in told)
+
+
+def test_a_process_whose_replacement_may_be_among_missing_events_accuses_nobody() -> None:
+    verdict = judge(without_the_deed(restarted().recovered()))
+    assert (Outcome.INCONCLUSIVE, True) == (verdict.outcome, doubted(verdict, "replaced"))
+
+
+def test_a_process_whose_end_may_be_among_missing_events_accuses_nobody() -> None:
+    told = faulted().fault("prefill-0", ends=True).die("prefill-0").phase("recovery")
+    told.reply = REFUSED
+    verdict = judge(without_the_deed(told.go(45)))
+    assert Outcome.INCONCLUSIVE == verdict.outcome
+    assert [doubted(verdict, question) for question in ("crashed", "wedged", "damaged")] == [True, True, True]
+
+
+def test_where_nothing_that_we_planned_ends_a_process_a_missing_event_hides_no_crash() -> None:
+    told = waved().die("prefill-0")
+    told.reply = REFUSED
+    events = told.go(45).finish()
+    lost = next(e for e in events if isinstance(e, ev.HarnessHealth))
+    assert Outcome.CRASHED == judge([e for e in events if e is not lost]).outcome
+
+
+def test_a_record_that_only_ends_early_still_tells_what_we_did_not_do() -> None:
+    told = restarted().go(8).restart("prefill-0").go(20)
+    assert Outcome.RESTARTED == judge(told.cut()).outcome
 
 
 def test_recovery_counts_from_when_the_new_process_served() -> None:

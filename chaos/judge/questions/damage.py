@@ -9,7 +9,7 @@ from chaos.judge.floors import floors, rising_floors
 from chaos.judge.left import left_behind
 from chaos.judge.metrics import name_of, open_requests
 from chaos.judge.nobody import for_nobody
-from chaos.judge.processes import folded, passing_children, replaced_processes
+from chaos.judge.processes import MAY_BE_OURS, folded, passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.stuck import alive_at_the_end, hung_up_early_ns
 from chaos.judge.threads import threads
@@ -34,10 +34,14 @@ def is_fatal(hit: ev.LogHit) -> bool:
 def _replaced(case: Case) -> Answered:
     if not case.facts.processes:
         return not_applicable(fact("no process could be looked at"))
-    replaced = [one for one in replaced_processes(case.facts) if not one.ours]
+    found = replaced_processes(case.facts)
+    replaced = [one for one in found if not one.ours]
     if replaced:
         told = [fact(f"{one.what}; we did not do it", one.seqs) for one in replaced]
         return yes(*told, outcome=Outcome.RESTARTED)
+    unsure = [one for one in found if one.unsure]
+    if unsure:
+        return unknown(*(fact(f"{one.what}, {MAY_BE_OURS}", one.seqs) for one in unsure))
     return no(fact("every process is the one it was before the load"))
 
 
@@ -165,6 +169,9 @@ def _damaged(case: Case) -> Answered:
         return yes(*held, outcome=Outcome.DAMAGED)
     if told:
         return unknown(*(fact(f"{evidence.text}, {AFTER_HANGING_UP}", evidence.seqs) for _, evidence in told))
+    unsure = folded(one for one in case.dead if one.unsure)
+    if unsure:
+        return unknown(*(fact(f"{one.what}, {one.whose}", one.seqs) for one in unsure))
     looked = [probe for probe in ("log", "process") if any(probe in node.observes for node in facts.nodes)]
     if not looked:
         return not_applicable(fact("no log and no process was given to look at"))

@@ -77,7 +77,7 @@ def _wedged(case: Case) -> Answered:
     if down:
         return unknown(
             *(
-                fact(f"{_where(run)}: {dead.what}, which is our doing, and nobody brought it back", dead.seqs)
+                fact(f"{_where(run)}: {dead.what}, {dead.whose}, and nobody brought it back", dead.seqs)
                 for run in down
                 for dead in excuse(case.facts, run, case.down)[:1]
             )
@@ -95,6 +95,9 @@ def _crashed(case: Case) -> Answered:
         told = [fact(f"{one.what}; we did not do it", one.seqs) for one in folded(dead)]
         told += [fact(one.text, one.seqs) for run in crashed for one in case.unheard_on(run)]
         return yes(*dict.fromkeys(told), *map(_fared, crashed), outcome=Outcome.CRASHED)
+    unsure = dict.fromkeys(one for run in case.runs if run.state.wedged for one in case.dead_on(run) if one.unsure)
+    if unsure:
+        return unknown(*(fact(f"{one.what}, {one.whose}", one.seqs) for one in folded(unsure)))
     return no(fact("no path that fails has a process on it that died by itself"))
 
 
