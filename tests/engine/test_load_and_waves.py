@@ -437,6 +437,18 @@ async def test_an_agent_that_hangs_keeps_no_run_without_a_timeline_from_ending(t
         assert not agent.over
 
 
+async def test_a_drain_does_not_wait_for_an_agent_that_hangs_with_nothing_open(tmp_path, pyz, monkeypatch) -> None:
+    group = AGENTS.model_copy(update={"rounds": 2, "think_time": 600.0})
+    async with HeldServer().running() as server, loaded(tmp_path, pyz, server, group) as (kit, events):
+        server.gate.set()
+        server.finish.set()
+        await until(lambda: len(of(events, ev.RequestEnded)) == 12, "all sessions think")
+        os.kill(kit.fleet.agent("agents").pid, signal.SIGSTOP)
+        monkeypatch.setattr("chaos.engine.load.agent.SILENT_S", 0.5)
+        async with asyncio.timeout(25):
+            assert 0 == await kit.fleet.drain(1000)
+
+
 async def test_sessions_that_have_done_all_their_rounds_are_a_proper_end(tmp_path, pyz) -> None:
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
         server.gate.set()

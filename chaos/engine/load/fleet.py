@@ -135,7 +135,7 @@ class Fleet:
 
     async def finished(self) -> None:
         """Wait until every agent has run out of rounds (for scenarios without a timeline), or hangs."""
-        while not all(agent.over or agent.hangs for agent in self._agents.values()):
+        while not self._all_hang():
             await self._clock.sleep(POLL_S)
 
     async def leave(self, group: str) -> int:
@@ -163,7 +163,7 @@ class Fleet:
             await agent.drain()
         until_ns = self._clock.now_ns() + int(at_most_s * 1e9)
         while not all(agent.over for agent in alive):
-            if self._clock.now_ns() >= until_ns or (self.open_requests and hopeless()):
+            if self._clock.now_ns() >= until_ns or (hopeless() if self.open_requests else self._all_hang()):
                 left = self.open_requests
                 await self.hang_up()
                 return left
@@ -189,6 +189,9 @@ class Fleet:
                 await agent.ended()
 
     # ------------------------------------------------------------------------------------------ inside
+
+    def _all_hang(self) -> bool:
+        return all(agent.over or agent.hangs for agent in self._agents.values())
 
     def _alive(self, group: str) -> bool:
         agent = self._agents.get(group)
