@@ -346,6 +346,15 @@ def test_a_fault_of_nodes_can_aim_at_what_sessions_did_meanwhile() -> None:
 # ---------------------------------------------------------------------------------------------- frames
 
 
+def test_a_process_that_we_replaced_is_told_to_be_another_by_our_doing() -> None:
+    told = faulted(kind="restart").fault("decode-0", "restart", ends=True).restart("decode-0").phase("recovery")
+    (replaced,) = [f for f in judge(told.recovered().finish()).findings if f.id == "replaced"]
+    texts = [evidence.text for evidence in replaced.evidence]
+    assert Answer.NO == replaced.answer
+    assert any(text.startswith("process ") and text.endswith(", which is our doing") for text in texts), texts
+    assert "every other process is the one it was before the load" in texts
+
+
 def test_a_thread_that_dies_of_our_frame_is_a_wedge_without_an_upstream_bug_to_blame() -> None:
     def blamed(kind: str) -> tuple[Outcome, str, str]:
         told = faulted(kind=kind).fault("prefill-0", kind).fatal().phase("recovery")

@@ -42,7 +42,8 @@ def _replaced(case: Case) -> Answered:
     unsure = [one for one in found if one.unsure]
     if unsure:
         return unknown(*(fact(f"{one.what}, {MAY_BE_OURS}", one.seqs) for one in unsure))
-    return no(fact("every process is the one it was before the load"))
+    ours = [fact(f"{one.what}, which is our doing", one.seqs) for one in found]
+    return no(*ours, fact(f"every {'other ' if ours else ''}process is the one it was before the load"))
 
 
 def _processes_known(case: Case) -> Answered:
