@@ -351,8 +351,10 @@ def test_a_process_that_we_replaced_is_told_to_be_another_by_our_doing() -> None
     (replaced,) = [f for f in judge(told.recovered().finish()).findings if f.id == "replaced"]
     texts = [evidence.text for evidence in replaced.evidence]
     assert Answer.NO == replaced.answer
-    assert any(text.startswith("process ") and text.endswith(", which is our doing") for text in texts), texts
-    assert "every other process is the one it was before the load" in texts
+    assert [
+        "decode-0 is another process now (pid 120 before, 1120 at the end), which is our doing",
+        "every other process is the one it was before the load",
+    ] == texts
 
 
 def test_a_thread_that_dies_of_our_frame_is_a_wedge_without_an_upstream_bug_to_blame() -> None:
