@@ -252,7 +252,9 @@ def _looks(facts: Facts, node: str) -> list[_Look]:
             now = sum(known)
             total += now - last if now >= last else now
             last = now
-            looks.append(_Look(scrape.t_ns, total - bisect_right(direct, scrape.t_ns), scrape.seq))
+            # What was answered while the reading was on its way may not be in it.
+            asked_ns = scrape.t_ns - round((scrape.took_ms or 0.0) * 1e6)
+            looks.append(_Look(scrape.t_ns, total - bisect_right(direct, asked_ns), scrape.seq))
     least = math.inf
     for at in range(len(looks) - 1, -1, -1):
         least = min(least, looks[at].taken)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from build import HANG, Play, faulted, plan, play
 
@@ -220,6 +221,40 @@ def test_a_worker_that_answers_canaries_of_its_own_is_watched_until_the_router_u
     assert Outcome.WEDGED == judge(enough.finish(idle=False)).outcome
     used = told(frozenset(), 5)
     assert recovery(Facts().feed_all(used.events()), now(used)).recovered
+
+
+def test_an_answer_that_came_while_a_reading_was_on_its_way_makes_no_request_of_the_routers():
+    asked = tuple(ev.Path(id=path.id, kind="direct", nodes=path.nodes) for path in NOT_ASKED)
+    told = faulted(nodes=TWO_PAIRS, paths=(ROUTED, *asked), kind="restart")
+    told.fault("decode-1", "restart", ends=True).restart("decode-1")
+    told.forgotten = frozenset({"decode-1"})
+    events = told.go(45).finish()
+    on_it = {path.id for path in asked if "decode-1" in path.nodes}
+    answers = [e.t_ns for e in events if isinstance(e, ev.RequestEnded) and e.path in on_it]
+    routed = told.taken["decode-1"] - len(answers)  # all of them before the restart
+    slow = next(e for e in events if isinstance(e, ev.Scrape) and e.node == "decode-1" and e.t_ns > answers[-9])
+    begun_ns = max(t_ns for t_ns in answers if t_ns < slow.t_ns) - 1
+
+    def reading(scrape: ev.Scrape, took_ms: float) -> ev.Scrape:
+        """A server that counts a request when it answers, not a moment earlier."""
+        count = routed + sum(t_ns <= (begun_ns if scrape is slow else scrape.t_ns) for t_ns in answers)
+        samples = tuple(
+            msgspec.structs.replace(sample, value=count) if sample.name == "taken" else sample
+            for sample in scrape.samples
+        )
+        return msgspec.structs.replace(scrape, samples=samples, took_ms=took_ms if scrape is slow else 0.0)
+
+    def outcome(took_ms: float) -> Outcome:
+        since = told.ns(20)
+        return judge(
+            reading(e, took_ms) if isinstance(e, ev.Scrape) and e.node == "decode-1" and e.t_ns > since else e
+            for e in events
+        ).outcome
+
+    assert Outcome.WEDGED == outcome((slow.t_ns - begun_ns) / 1e6)
+    assert Outcome.SLOW_RECOVERY == outcome(
+        0.0
+    )  # had it been made at once, what it lacks would come on top of it later
 
 
 def test_nothing_is_expected_of_a_worker_with_canaries_of_its_own_that_the_router_never_used():
