@@ -11,6 +11,8 @@ import os
 import zipfile
 from pathlib import Path
 
+from chaos.model.errors import HarnessError
+
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _PARTS = ("agent", "outpost")
@@ -26,11 +28,14 @@ sys.exit(main())
 
 
 def build_pyz(dest: Path) -> Path:
-    """Write the archive to `dest`, atomically; LookupError when h11 is not installed here."""
+    """Write the archive to `dest`, atomically. LookupError without h11, HarnessError without room."""
     scratch = dest.with_name(f"{dest.name}.{os.getpid()}")
-    scratch.write_bytes(pyz_bytes())
-    scratch.chmod(0o755)
-    scratch.replace(dest)
+    try:
+        scratch.write_bytes(pyz_bytes())
+        scratch.chmod(0o755)
+        scratch.replace(dest)
+    except OSError as error:
+        raise HarnessError(f"{dest}: cannot be written: {error.strerror}") from None
     return dest
 
 

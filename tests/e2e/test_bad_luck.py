@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -149,6 +150,20 @@ def test_a_report_of_a_run_folder_that_cannot_be_made_is_a_message(pdchaos, tmp_
     assert 2 == ran.code
     assert "is no folder" in ran.output
     assert "--reports" in ran.output
+
+
+def test_a_disk_without_room_for_the_first_files_is_a_message(pdchaos) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # the agent's archive is larger
+    try:
+        running = pdchaos.start_run("abort-cascade", "--target", "lab:sim")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    ran = pdchaos.finish(running)
+    assert 4 == ran.code, ran.output
+    assert "agent.pyz: cannot be written: File too large" in ran.output
+    assert "Traceback" not in ran.output
+    assert [] == pdchaos.leftovers(within=10)
 
 
 def test_a_log_that_the_target_names_and_that_is_not_there_stops_the_run_before_it_begins(pdchaos, kept_lab) -> None:
