@@ -155,8 +155,6 @@ class Session:
         another = self._round + 1 < self._rounds
         self._words = talk.words
         self.call = call = Call(load.tools, self._req, body, self, keep_text=another or bool(talk.owner))
-        if load.draining:
-            call.suspend_timeout()
         try:
             ended = await call.run()
         finally:

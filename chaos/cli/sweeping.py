@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -20,9 +20,10 @@ from chaos.model.errors import UsageError
 from chaos.model.outcomes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from chaos.engine.leftovers import Item, Leftover, Living
+    from chaos.model.errors import UserError
     from chaos.model.target import Target
 
 TOLD = 5
@@ -32,12 +33,8 @@ TOLD = 5
 def sweep_target(reference: str, *, dry: bool, steal: str) -> int:
     """Sweep every host of a target file; 0 when nothing is left, 8 when something is, or nobody knows."""
     target = _standing(reference)
-    with interruptible(), sigterm_is_ctrl_c():
-        hosts, failures = Hosts.reach(target, note)
-        with closing(hosts):
-            for _, error in grouped(failures):
-                tell(error)
-            swept = sweep(target, hosts, note, dry=dry, also_living=bool(steal))
+    with _reached(target) as (hosts, failures):
+        swept = sweep(target, hosts, note, dry=dry, also_living=bool(steal))
     _show(swept, dry=dry, again=reference)
     for line in swept.unknown:
         complain(f"what is left there is unknown: {line}")
@@ -47,13 +44,8 @@ def sweep_target(reference: str, *, dry: bool, steal: str) -> int:
 
 def forget_record(reference: str, name: str, reason: str) -> int:
     """Remove the record of a fault that nothing can undo, for a reason, and say that it is at the user's risk."""
-    target = _standing(reference)
-    with interruptible(), sigterm_is_ctrl_c():
-        hosts, failures = Hosts.reach(target, note)
-        with closing(hosts):
-            for _, error in grouped(failures):
-                tell(error)
-            gone = forget(hosts, name)
+    with _reached(_standing(reference)) as (hosts, _):
+        gone = forget(hosts, name)
     print(concealed(f"removed {gone.path} on {gone.host}: {gone.text}"))  # noqa: T201
     complain(f"{name} is forgotten ({reason}): nothing was undone, and what it broke may still stand, at your risk")
     return int(ExitCode.AS_EXPECTED)
@@ -66,6 +58,17 @@ def _standing(reference: str) -> Target:
             "a lab of a run's own ends with the run, and leaves nothing to sweep", hint="--target takes a target file"
         )
     return target
+
+
+@contextmanager
+def _reached(target: Target) -> Iterator[tuple[Hosts, dict[str, UserError]]]:
+    """The hosts that answer, and by server why others do not, which is told."""
+    with interruptible(), sigterm_is_ctrl_c():
+        hosts, failures = Hosts.reach(target, note)
+        with closing(hosts):
+            for _, error in grouped(failures):
+                tell(error)
+            yield hosts, failures
 
 
 def _show(swept: Swept, *, dry: bool, again: str) -> None:

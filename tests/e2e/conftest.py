@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,33 +14,12 @@ from typing import TYPE_CHECKING
 import httpx
 import psutil
 import pytest
+from ran import Ran
 
 from chaos.lab import keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-@dataclass
-class Ran:
-    """A finished command."""
-
-    code: int
-    output: str
-    reports: Path
-
-    @property
-    def folder(self) -> Path:
-        (folder,) = [path for path in self.reports.iterdir() if path.is_dir()]
-        return folder
-
-    @property
-    def verdict(self) -> dict:
-        return json.loads((self.folder / "verdict.json").read_text())
-
-    @property
-    def events(self) -> list[dict]:
-        return [json.loads(line) for line in (self.folder / "journal.jsonl").read_text().splitlines()]
 
 
 class Pdchaos:

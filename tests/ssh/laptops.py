@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from ran import Ran
 
 if TYPE_CHECKING:
     from testbed.bed import Bed
@@ -20,28 +19,6 @@ if TYPE_CHECKING:
 SHORT = Path(__file__).parent / "short.yaml"
 COMING_BACK_S = 60.0
 """What the harness lets go of by itself: its agents drain, its outposts notice that they are alone."""
-
-
-@dataclass
-class Ran:
-    """A finished command on the laptop."""
-
-    code: int
-    output: str
-    reports: Path
-
-    @property
-    def folder(self) -> Path:
-        (folder,) = [path for path in self.reports.iterdir() if path.is_dir()]
-        return folder
-
-    @property
-    def verdict(self) -> dict:
-        return json.loads((self.folder / "verdict.json").read_text())
-
-    def events(self, kind: str) -> list[dict]:
-        lines = (self.folder / "journal.jsonl").read_text().splitlines()
-        return [event for line in lines if (event := json.loads(line))["type"] == kind]
 
 
 class Laptop:

@@ -23,7 +23,7 @@ def disturbed(laptop: Laptop, disturb, *words: str):
 
 
 def lost(ran) -> set[str]:
-    return {event["node"] for event in ran.events("evidence.lost")}
+    return {event["node"] for event in ran.of("evidence.lost")}
 
 
 def test_a_connection_that_is_cut_for_good_is_lost_evidence_and_never_health(laptop, healthy_bed) -> None:
@@ -44,7 +44,7 @@ def test_a_connection_that_comes_back_is_used_again(laptop, healthy_bed) -> None
     ran = disturbed(laptop, cut_for_a_while, "--with", "timeline.wave.at=40s")
     assert ran.code in (0, 3), ran.output
     assert "decode-0" in lost(ran)
-    assert ran.events("log.covered")[-1]["t_ns"] > ran.events("evidence.lost")[-1]["to_ns"]
+    assert ran.of("log.covered")[-1]["t_ns"] > ran.of("evidence.lost")[-1]["to_ns"]
     assert {} == laptop.leftovers()
 
 
@@ -96,8 +96,8 @@ def test_a_host_that_hangs_before_a_run_is_named_within_a_bounded_time(laptop, h
 def test_a_log_that_grows_by_fifty_megabytes_a_second_neither_hangs_nor_fills_anything(laptop, healthy_bed) -> None:
     ran = disturbed(laptop, lambda: healthy_bed.flood_log("prefill-0", 50, 8))
     assert ran.code in (0, 3), ran.output
-    read = sum(event["end"] - event["start"] for event in ran.events("log.covered") if event["node"] == "prefill-0")
-    missed = sum(event.get("lost", 0) for event in ran.events("log.covered") if event["node"] == "prefill-0")
+    read = sum(event["end"] - event["start"] for event in ran.of("log.covered") if event["node"] == "prefill-0")
+    missed = sum(event.get("lost", 0) for event in ran.of("log.covered") if event["node"] == "prefill-0")
     assert read + missed > 50 << 20
     assert not missed or "healthy" != ran.verdict["outcome"]
     assert {} == laptop.leftovers()

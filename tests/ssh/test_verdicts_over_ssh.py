@@ -15,7 +15,7 @@ def test_the_fixed_release_is_healthy_through_a_tunnel(healthy_bed, tmp_path) ->
     assert "yes" == wave["landed"]
     assert wave["server_aborts"] >= 20
     assert {"router", "prefill-0", "decode-0"} <= {
-        name for event in ran.events("clock.measured") for name in event["of"].split(", ")
+        name for event in ran.of("clock.measured") for name in event["of"].split(", ")
     }
 
 
