@@ -165,16 +165,17 @@ def in_a_row(seen: Sequence[Seen], from_ns: int) -> int:
     return row
 
 
-def shown_ns(run: PathRun) -> int | None:
-    """From when on a path is known to serve again; None: not so.
+def shown_by(run: PathRun) -> Seen | None:
+    """The canary that shows that a path serves again; None: it does not.
 
-    Its first pass shows that where no canary has failed since the last disruption. Where some have, that pass may have
+    That is its first pass where no canary has failed since the last disruption. Where some have, that pass may have
     been luck, as with a router that has not noticed yet that one of two workers is gone: it takes as many as needed.
     """
-    if run.recovered_ns is None or not any(seen.fate.bad for seen in run.seen):
-        return run.recovered_ns
+    if run.recovered_ns is None:
+        return None
     passed = [seen for seen in run.seen if seen.fate is Fate.PASS and seen.until_ns >= run.recovered_ns]
-    return passed[run.needed - 1].until_ns if len(passed) >= run.needed else None
+    enough = run.needed if any(seen.fate.bad for seen in run.seen) else 1
+    return passed[enough - 1] if len(passed) >= enough else None
 
 
 def served_in_bulk(facts: Facts, path: ev.Path, window: Window) -> int:

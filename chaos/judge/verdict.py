@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from chaos.model.events import AnyEvent
     from chaos.model.verdict import Finding
 
-JUDGE_VERSION = "9"
+JUDGE_VERSION = "10"
 """Changes whenever the same journal may get another verdict."""
 
 QUESTIONS: tuple[Question, ...] = (*SERVING, *USERS, *CONTENT, *DAMAGE, *REACH, *TRUST)

@@ -412,7 +412,7 @@ OFF: tuple[Off, ...] = (
     # questions.users
     Off("questions.users._cut_at_once", False, "test_questions::test_whom_we_hung_up_on_before_they_had_any_time_is_no_lost_user[3.0,healthy]"),
     Off("questions.users._cut_at_once", True, "test_questions::test_whom_we_hung_up_on_before_they_had_any_time_is_no_lost_user[8.0,inconclusive]"),
-    Off("paths.shown_ns", None, "test_questions::test_who_asks_once_every_path_answers_canaries_again_is_owed_an_answer[passes]"),
+    Off("paths.shown_by", None, "test_questions::test_who_asks_once_every_path_answers_canaries_again_is_owed_an_answer[passes]"),
     # workers
     Off("workers._Counts.canaries", 10**9, "test_workers::test_requests_of_others_that_its_peer_took_are_no_tries_of_ours"),
     Off("workers.workers_known", True, "test_workers::test_the_baseline_is_over_once_every_worker_took_one_or_never_will"),
@@ -454,6 +454,9 @@ OFF: tuple[Off, ...] = (
     Off("questions.users._had_load", False, "test_judge_traps::test_a_soak_that_sent_no_user_request_showed_nothing[healthy]"),
     Off("questions.users._never_answered", False, "test_judge_traps::test_ten_of_a_thousand_users_that_never_got_a_token_are_no_detail"),
     Off("questions.users._never_answered", True, "test_questions::test_users_that_failed_where_no_fault_explains_it_are_never_health[error]"),
-    Off("questions.users._touched", [], "test_questions::test_who_asks_once_every_path_answers_canaries_again_is_owed_an_answer[hangs]"),
+    Off("questions.users._reaches", [], "test_questions::test_who_asks_once_every_path_answers_canaries_again_is_owed_an_answer[hangs]"),
+    Off("questions.users._Reach.overlaps", False, "test_questions::test_who_asks_once_every_path_answers_canaries_again_is_owed_an_answer[hangs]"),
+    Off("questions.users._Reach.touched", True, "test_questions::test_who_waits_longer_than_a_canary_that_was_sent_before_is_owed_an_answer[3.5,inconclusive]"),
+    Off("questions.users._Reach.touched", False, "test_questions::test_who_waits_longer_than_a_canary_that_was_sent_before_is_owed_an_answer[1.5,healthy]"),
 )
 # fmt: on

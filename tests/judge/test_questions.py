@@ -141,6 +141,19 @@ def test_who_asks_once_every_path_answers_canaries_again_is_owed_an_answer(reply
     assert outcome == judge(told.recovered().finish()).outcome
 
 
+@pytest.mark.parametrize(("waited", "outcome"), [(1.5, Outcome.HEALTHY), (3.5, Outcome.INCONCLUSIVE)])
+def test_who_waits_longer_than_a_canary_that_was_sent_before_is_owed_an_answer(waited, outcome):
+    """A target that serves slowly from the wave on would else excuse itself by how long its canaries take."""
+    told = users_ask(play().load(), range(4)).wave()
+    told.reply = late(3.5)
+    sent = told.go(1).ns(told.now - 0.5)
+    told.go(waited - 0.5).reply = GOOD  # to a whole second, when canaries are sent
+    told.tell(
+        ev.RequestEnded(t_ns=0, req="u9", kind="load", path="routed", sent_ns=sent, error="status", ended_by="server")
+    )
+    assert outcome == judge(told.recovered(20).finish()).outcome
+
+
 @pytest.mark.parametrize(("waited", "outcome"), [(3.0, Outcome.HEALTHY), (8.0, Outcome.INCONCLUSIVE)])
 def test_whom_we_hung_up_on_before_they_had_any_time_is_no_lost_user(waited, outcome):
     told = waved().recovered(20)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.judge.paths import shown_ns
+from chaos.judge.paths import shown_by
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
 from chaos.judge.units import count, ns
 from chaos.model.failures import failure_words
@@ -27,7 +28,7 @@ def _users_served(case: Case) -> Answered:
     Where a person could not wait for their end, they tell nothing.
     """
     left_ns = case.facts.phase_start("leaving")
-    touched = [reach for window in case.windows for reach in _touched(case, window)]
+    reaches = [reach for window in case.windows for reach in _reaches(case, window)]
     counted = [
         request
         for request in case.facts.load.values()
@@ -35,12 +36,12 @@ def _users_served(case: Case) -> Answered:
         and request.ended_by != "fault"
         and not (left_ns is not None and request.ended_by == "harness" and request.ended_ns >= left_ns)
         and not _cut_at_once(case, request)
-        and not any(request.begun_ns <= end and request.ended_ns >= start for start, end in touched)
+        and not any(reach.touched(request.begun_ns, request.ended_ns) for reach in reaches)
     ]
     told = [
         load
         for load in case.facts.loads
-        if load.completed is not None and not any(load.from_ns <= e and load.t_ns >= s for s, e in touched)
+        if load.completed is not None and not any(reach.overlaps(load.from_ns, load.t_ns) for reach in reaches)
     ]
     lost = [load for load in told if load.failed and load.failed > TOLERATED_SHARE * _ended(load)]
     if lost:
@@ -94,19 +95,42 @@ def _ended(load: LoadTold) -> int:
     return (load.completed or 0) + (load.failed or 0)
 
 
-def _touched(case: Case, window: Window) -> list[tuple[int, int]]:
-    """From the first touch of the cycle's faults until all serves again; nothing where nothing was broken.
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """When a cycle's faults may be why a request failed."""
 
-    That is at the end of the budget at the latest. Who asks once every path answers canaries is owed an answer.
-    """
+    start_ns: int  # their first touch
+    asked_ns: int  # when the last of the canaries that show that all serves again was sent
+    end_ns: int  # when the last of them was answered; the end of the budget at the latest
+
+    def touched(self, begun_ns: int, ended_ns: int) -> bool:
+        """Whether the faults may explain a request's fate.
+
+        Who asks after those canaries and still waits when they have their answers is owed one, too: a target that has
+        become slower for good would else excuse itself with the slowness of the canaries.
+        """
+        owed = begun_ns > self.asked_ns and ended_ns > self.end_ns
+        return self.overlaps(begun_ns, ended_ns) and not owed
+
+    def overlaps(self, from_ns: int, until_ns: int) -> bool:
+        """Whether a stretch of time has a moment in common with it."""
+        return from_ns <= self.end_ns and until_ns >= self.start_ns
+
+
+def _reaches(case: Case, window: Window) -> list[_Reach]:
+    """From the first touch of the cycle's faults until all serves again; none where nothing was broken."""
     facts, cycle = case.facts, window.cycle
     starts = [fired.ordered_ns for (of, _), fired in facts.fired.items() if of == cycle]
     starts += [step.t_ns for step in facts.steps if step.cycle == cycle and step.stage == "applied" and step.ok]
-    back = [shown_ns(run) for run in case.runs if run.window is window]
-    known = [at for at in back if at is not None]
-    budget_ns = window.budget_ns(facts.plan)
-    end_ns = min(budget_ns, max(known)) if known and len(known) == len(back) else budget_ns
-    return [(min(starts), end_ns)] if starts else []
+    if not starts:
+        return []
+    end_ns = asked_ns = window.budget_ns(facts.plan)
+    back = [shown_by(run) for run in case.runs if run.window is window]
+    shown = [seen for seen in back if seen is not None]
+    if shown and len(shown) == len(back):
+        end_ns = min(end_ns, max(seen.until_ns for seen in shown))
+        asked_ns = max(seen.begun_ns for seen in shown)
+    return [_Reach(min(starts), asked_ns, end_ns)]
 
 
 def _why(failed: list[LoadRequest]) -> str:
