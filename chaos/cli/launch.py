@@ -116,13 +116,16 @@ def execute(
 ) -> None:
     """Make one run, from bringing up its target to taking it down; what ended it early is told.
 
-    Raises PdchaosError when it could not begin; a mistake of the user's leaves no folder.
+    Raises PdchaosError when it could not begin; a mistake of the user's leaves no folder, and nothing an empty one.
     """
     try:
         with sigterm_is_ctrl_c(), closing(opened), ExitStack() as held:
             failure = _execute(order, scenario, opened, folder, stamp, interrupt, held)
     except (UserError, KeyboardInterrupt):
         folder.discard()  # which leaves one with a journal alone
+        raise
+    except BaseException:
+        folder.discard_empty()  # a lab that did not start leaves the logs that say why
         raise
     if failure is not None:
         tell(failure)
@@ -139,13 +142,12 @@ def _execute(
 ) -> PdchaosError | None:
     known = opened.outlined
     packs = {name: library.load_pack(name) for name in {known.engine, known.router_engine}}
-    unmet = unmet_requirements(scenario, known, {name: pack.value for name, pack in packs.items()})
-    if opened.standing is None:
-        _refuse(unmet)  # before a lab is started for nothing
+    # What the files alone show comes before a lab is started for nothing, or somebody's host is asked.
+    _refuse(unmet_requirements(scenario, known, {name: pack.value for name, pack in packs.items()}))
+    demand_consent(known, production=order.production, confirmed=order.confirm)
+    demand(scenario, known, opened.restarter)
+    look_up_all(known, scenario, note)
     target = opened.standing or opened.start(folder.logs, note)
-    demand_consent(target, production=order.production, confirmed=order.confirm)
-    demand(scenario, target, opened.restarter)
-    look_up_all(target, scenario, note)
     hosts = held.enter_context(closing(Hosts.open(target, note, run=stamp.run_id)))
     lock: TargetLock | None = None
     gave_way: tuple[str, ...] = ()
@@ -159,7 +161,7 @@ def _execute(
         take_back(target, hosts, note)
     hosts.relay(target, run=stamp.run_id)
     reach(scenario, target, {name: pack.value for name, pack in packs.items()}, hosts)
-    _refuse(unmet + unmet_privileges(scenario.requires.privileges, target, hosts))
+    _refuse(unmet_privileges(scenario.requires.privileges, target, hosts))
     folder.write("scenario.yaml", as_yaml(scenario))
     folder.write("target.yaml", as_yaml(without_secrets(target)))
     for name, pack in packs.items():

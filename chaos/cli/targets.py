@@ -35,7 +35,7 @@ class OpenTarget(Protocol):
 
     @property
     def outlined(self) -> Target:
-        """As far as it is known without starting anything; of a lab every address is a placeholder."""
+        """As far as it is known without starting anything; of a lab every address and process is a placeholder."""
 
     @property
     def restarter(self) -> Restarter:

@@ -6,7 +6,6 @@ What the runs were is in their own journals; nothing is kept twice, so a campaig
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,8 +40,7 @@ class CampaignFolder(Folder):
     def create(cls, reports: Path, *, utc: str, scenario: str, campaign_id: str) -> CampaignFolder:
         """Make a new folder, named as a run's. Raises `HarnessError` when it cannot be made."""
         root = reports / f"{utc}-{scenario}-{campaign_id}"
-        make_folder(root, "runs")
-        return cls(root)
+        return cls(root, make_folder(root, "runs"))
 
     @classmethod
     def find(cls, path: Path) -> CampaignFolder | None:
@@ -86,4 +84,4 @@ class CampaignFolder(Folder):
     def discard(self) -> None:
         """Remove the folder of a campaign of which no run began."""
         if not any((self.root / "runs").glob("*/journal.jsonl")):
-            shutil.rmtree(self.root, ignore_errors=True)
+            self.remove()

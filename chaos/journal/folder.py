@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ class Folder:
     """A folder under `reports/` and what lies in it."""
 
     root: Path
+    above: tuple[Path, ...] = ()  # folders that had to be made for it, the innermost first
 
     @property
     def report(self) -> Path:
@@ -40,12 +42,20 @@ class Folder:
             raise HarnessError(f"{path}: cannot be written: {error.strerror}") from None
         return path
 
+    def remove(self) -> None:
+        """Remove it with all that is in it, and what was made above it; that stays where others use it by now."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        for path in self.above:
+            with suppress(OSError):
+                path.rmdir()
 
-def make_folder(root: Path, *inside: str) -> None:
-    """Make a new folder with folders inside.
+
+def make_folder(root: Path, *inside: str) -> tuple[Path, ...]:
+    """Make a new folder with folders inside; returns the folders above it that were not there, the innermost first.
 
     Raises `UsageError` where none can be made at that place, `HarnessError` when the disk refuses.
     """
+    above = tuple(path for path in root.parents if not os.path.lexists(path))
     try:
         root.mkdir(parents=True)
         for name in inside:
@@ -57,6 +67,7 @@ def make_folder(root: Path, *inside: str) -> None:
             raise UsageError(f"{no_folder} is no folder, so {root} cannot be made in it", hint=hint) from None
         kind = UsageError if error.errno in _WRONG_PLACE else HarnessError
         raise kind(f"{root}: cannot make the folder: {error.strerror}", hint=hint) from None
+    return above
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +82,7 @@ class RunFolder(Folder):
     @classmethod
     def make(cls, root: Path) -> RunFolder:
         """Make a new folder at a given place. As `make_folder`."""
-        make_folder(root, "packs", "logs", "forensics")
-        return cls(root)
+        return cls(root, make_folder(root, "packs", "logs", "forensics"))
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -95,4 +105,9 @@ class RunFolder(Folder):
     def discard(self) -> None:
         """Remove the folder of a run that never began; one with a journal stays."""
         if not self.journal.exists():
-            shutil.rmtree(self.root, ignore_errors=True)
+            self.remove()
+
+    def discard_empty(self) -> None:
+        """Remove it where it holds no file: nothing that tells anybody anything."""
+        if not any(path.is_file() for path in self.root.rglob("*")):
+            self.remove()

@@ -63,6 +63,35 @@ def gone_ns(facts: Facts, cycle: int, fault: str) -> int | None:
     return undone[-1].t_ns if undone and undone[-1].ok and undone[-1].stage == "revert-verified" else None
 
 
+def kept_down(facts: Facts, node: str, from_ns: int, to_ns: int) -> ev.FaultStep | None:
+    """The step of ours for which a node could not answer, or not fully, at some moment between two others.
+
+    That is from when we ended or stopped its process until that was measured to be undone, or another process was seen.
+    """
+    for step in facts.steps:
+        stages = _MEASURED if step.ends else ("applied",)
+        ours = step.ends or (step.kind == "signal" and step.reversal != "none")
+        if not (ours and step.ok and step.stage in stages and node in step.nodes and step.t_ns <= to_ns):
+            continue
+        if from_ns <= _back_ns(facts, step, node, to_ns):
+            return step
+    return None
+
+
+def _back_ns(facts: Facts, step: ev.FaultStep, node: str, to_ns: int) -> int:
+    """When a node was whole again after a step that took it down; `to_ns` where that was not known by then."""
+    if step.kind == "restart":
+        same = (step.cycle, step.fault, _MEASURED[step.stage])
+        back = [one.t_ns for one in facts.steps if one.ok and (one.cycle, one.fault, one.stage) == same]
+    elif step.ends:
+        looks = facts.processes.get(node, ())
+        back = [look.t_ns for look in looks if look.t_ns > step.t_ns and look.alive and look.pid not in step.pids]
+    else:
+        gone = gone_ns(facts, step.cycle, step.fault)
+        back = [] if gone is None else [gone]
+    return min([*back, to_ns])
+
+
 def dying_words(facts: Facts, hit: ev.LogHit) -> bool:
     """Whether a line was logged while we ended the node's process: a shutdown has a traceback of its own."""
     for step in _ending(facts, hit.node):

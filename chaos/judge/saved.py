@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.judge.deeds import kept_down
 from chaos.judge.threads import threads
-from chaos.judge.units import SECOND, count
+from chaos.judge.units import SECOND, count, listed
 from chaos.model.verdict import Saved
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def saved(facts: Facts) -> tuple[Saved, ...]:
             files=len(taken.files),
             size=taken.size,
             shows=_shows(facts, taken),
-            missing=taken.missing,
+            missing=_missing(facts, taken),
         )
         for taken in ordered
     )
@@ -34,7 +35,25 @@ def saved(facts: Facts) -> tuple[Saved, ...]:
 
 def unseen_inside(facts: Facts) -> list[str]:
     """What no snapshot could save."""
-    return list(dict.fromkeys(missing for taken in facts.forensics for missing in taken.missing))
+    return list(dict.fromkeys(missing for taken in facts.forensics for missing in _missing(facts, taken)))
+
+
+def _missing(facts: Facts, taken: ev.ForensicsTaken) -> tuple[str, ...]:
+    """What a snapshot could not save and why; where that is our own doing, it is said to be ours."""
+    ended: dict[tuple[str, str], list[str]] = {}
+    others = []
+    for missing in taken.missing:
+        node, _, rest = missing.partition(": ")
+        step = kept_down(facts, node, _when(taken), taken.t_ns)
+        if step is not None and step.ends:
+            ended.setdefault((node, step.fault), []).append(rest.partition(": ")[0])
+        else:
+            others.append(missing if step is None else f"{missing} (we had stopped its process: {step.fault})")
+    told = (
+        f"{node}: {listed(list(dict.fromkeys(what)))} could not be saved, since we had ended its process ({fault})"
+        for (node, fault), what in ended.items()
+    )
+    return (*told, *others)
 
 
 def _shows(facts: Facts, taken: ev.ForensicsTaken) -> tuple[str, ...]:

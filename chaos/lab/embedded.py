@@ -79,8 +79,8 @@ class SimSpec(LabSpec):
     settings: Settings
 
     def outline(self) -> Target:
-        """Every address is a placeholder."""
-        nowhere = ServerSpec(url="http://127.0.0.1:1")
+        """Every address and process is a placeholder."""
+        nowhere = ServerSpec(url="http://127.0.0.1:1", pid=1)
         prefill = nowhere.model_copy(update={"bootstrap_port": 1})
         return _describe(self, nowhere, [prefill] * self.settings.prefill, [nowhere] * self.settings.decode)
 

@@ -166,6 +166,24 @@ def test_a_folder_without_any_run_is_discarded_and_one_with_a_journal_is_not(tmp
     assert not folder.root.exists()
 
 
+def test_what_was_made_above_a_folder_goes_with_it_unless_others_are_at_work_there(tmp_path: Path) -> None:
+    first = RunFolder.create(tmp_path / "deep" / "reports", utc="u", scenario="s", run_id="1")
+    second = RunFolder.create(tmp_path / "deep" / "reports", utc="u", scenario="s", run_id="2")
+    first.discard()
+    assert second.root.is_dir()
+    third = RunFolder.create(tmp_path / "other", utc="u", scenario="s", run_id="3")
+    third.discard()
+    assert ["deep"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_run_that_could_not_begin_leaves_its_folder_only_where_there_is_something_to_read(tmp_path: Path) -> None:
+    empty, told = (RunFolder.create(tmp_path / "r", utc="u", scenario="s", run_id=name) for name in ("1", "2"))
+    (told.logs / "prefill-0.log").write_text("no GPU\n")
+    empty.discard_empty()
+    told.discard_empty()
+    assert [told.root] == list((tmp_path / "r").iterdir())
+
+
 def test_what_is_no_record_is_refused(tmp_path: Path) -> None:
     assert CampaignFolder.find(tmp_path) is None
     (tmp_path / "campaign.jsonl").write_text("{}\n")

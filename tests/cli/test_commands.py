@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -76,8 +77,36 @@ def test_a_mistake_is_answered_with_a_hint_and_its_exit_code(
 def test_what_a_lab_is_known_to_lack_is_refused_before_anything_of_it_is_started(tmp_path: Path) -> None:
     said = pdchaos("run", "kill-one-of-two", "-t", "lab:sim", cwd=tmp_path)
     refusal, hint = said.stderr.splitlines()  # and no line about something that starts
+    assert [] == list(tmp_path.iterdir())
     assert (5, True) == (said.returncode, "(a lab: --set decode=2)" in refusal), said.stderr
     assert hint.endswith("hint: the scenario's `requires` names what it needs")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "changes", "code", "refusal"),
+    [
+        ("kill-one-of-two", {"allow": ["kill", "signal"]}, 5, "it takes 2 decode nodes, and the target has 1"),
+        ("freeze-worker", {}, 5, "t does not allow: signal"),
+        ("freeze-worker", {"allow": ["kill", "signal"]}, 5, "the process of decode-0 cannot be found"),
+        ("abort-cascade", {"environment": "production"}, 5, "t is a production deployment"),
+        ("abort-cascade", {"api_key": "env:PDCHAOS_IS_NOT_SET"}, 2, "PDCHAOS_IS_NOT_SET"),
+    ],
+)
+def test_what_the_files_alone_show_is_refused_before_any_host_is_asked_and_leaves_nothing(
+    scenario: str, changes: dict[str, object], code: int, refusal: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sshd:
+        sshd.setblocking(False)
+        router, prefill, decode = ({"url": f"http://127.0.0.1:{port}"} for port in (1, 2, 3))
+        told = {"version": 1, "name": "t", "environment": "staging", "allow": ["kill"]}
+        told |= {"ssh": {"host": "127.0.0.1", "port": sshd.getsockname()[1]}}
+        told |= {"router": router, "prefill": [prefill], "decode": [decode], **changes}
+        (tmp_path / "target.yaml").write_text(json.dumps(told))
+        said = pdchaos("run", scenario, "-t", "target.yaml", "--reports", "deep/reports", cwd=tmp_path)
+        assert (code, True) == (said.returncode, refusal in said.stderr), said.stderr
+        with pytest.raises(BlockingIOError):  # nobody knocked
+            sshd.accept()
+    assert ["target.yaml"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_check_holds_a_scenario_against_the_target_beside_it(tmp_path: Path) -> None:

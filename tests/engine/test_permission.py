@@ -11,6 +11,7 @@ from chaos.engine.faults import permission
 from chaos.engine.faults.permission import demand, reach
 from chaos.engine.faults.restarts import CommandRestarter
 from chaos.engine.hosts import Here, HostLost, Hosts, HostTrouble
+from chaos.engine.probes.locate import UNTOLD
 from chaos.model.errors import Refused, Unfit
 from chaos.model.outcomes import ExitCode
 from chaos.model.scenario import Scenario
@@ -98,6 +99,18 @@ APART = {
         ),
         (RESTART, {}, "fault: nothing says how to restart decode-0", "restart: COMMAND"),
         (
+            FREEZE,
+            {},
+            f"fault: the process of decode-0 cannot be found: {UNTOLD}",
+            "give it a pidfile",
+        ),
+        (
+            {"kill": {"group": "agents", "how": "blackhole"}, "for": 5.0},
+            {"via": "tunnel", "router": {"url": "http://10.0.0.1:1", "ssh": {"host": "gpu1"}}},
+            "fault: a black hole takes the TCP connections of the clients, and with `via: tunnel` they are a relay's",
+            "via: remote",
+        ),
+        (
             {"signal": {"where": {"role": "decode", "node": "decode-7"}, "send": "KILL"}},
             {},
             "fault: here has no decode node decode-7",
@@ -121,10 +134,10 @@ def test_what_is_not_allowed_or_not_told_is_refused_with_a_hint(action, changes,
 
 def test_where_no_connection_can_be_made_a_black_hole_that_is_refused_with_the_reason(monkeypatch) -> None:
     step = {"kill": {"group": "agents", "how": "blackhole"}, "for": 5.0}
-    reach(scenario(**step), target(), PACKS, HOSTS)
+    demand(scenario(**step), target())
     monkeypatch.setattr(permission.blackhole, "why_impossible", lambda: "Protocol not available")
     with pytest.raises(Refused, match="no connection of this machine") as refused:
-        reach(scenario(**step), target(), PACKS, HOSTS)
+        demand(scenario(**step), target())
     assert "Protocol not available" in refused.value.message
     assert ExitCode.REFUSED == refused.value.exit_code
 
@@ -132,15 +145,16 @@ def test_where_no_connection_can_be_made_a_black_hole_that_is_refused_with_the_r
 def test_what_is_allowed_and_told_is_not_refused() -> None:
     told = target(
         prefill=[{"url": "http://127.0.0.1:2", "bootstrap_port": 8998}],
-        decode=[{"url": "http://127.0.0.1:3", "restart": "true"}, {"url": "http://127.0.0.1:4", "restart": "true"}],
+        decode=[{"url": f"http://127.0.0.1:{port}", "restart": "true", "port": port} for port in (3, 4)],
     )
     for action in (FREEZE, FRAME, RESTART):
         demand(scenario(**action), told, CommandRestarter.of(told))
 
 
 def test_a_process_that_cannot_be_found_or_signalled_is_refused_before_the_run(monkeypatch) -> None:
-    with pytest.raises(Refused, match="the process of decode-0 cannot be found: the target gives no pid"):
-        reach(scenario(**FREEZE), target(), PACKS, HOSTS)
+    gone = target(decode=[{"url": "http://127.0.0.1:3", "pidfile": "/nowhere/of/decode.pid"}])
+    with pytest.raises(Refused, match="the process of decode-0 cannot be found: "):
+        reach(scenario(**FREEZE), gone, PACKS, HOSTS)
     mine = target(decode=[{"url": "http://127.0.0.1:3", "pid": os.getpid()}])
     reach(scenario(**FREEZE), mine, PACKS, HOSTS)
     monkeypatch.setattr(permission, "may_signal", lambda *_: False)

@@ -147,3 +147,26 @@ def test_what_was_saved_is_listed_with_what_it_shows_and_what_it_lacks() -> None
     (saved,) = verdict.saved
     assert ("prefill-0: thread Thread-6 (control) gone, 14 stacks saved",) == saved.shows
     assert "decode-0: thread stacks: py-spy is not permitted to look at it" in verdict.not_examined
+
+
+def snapshot_without(*what: str) -> ev.ForensicsTaken:
+    missing = tuple(f"decode-0: {one}: refused" for one in what)
+    return ev.ForensicsTaken(t_ns=0, folder="forensics/1-process-gone", reason="process-gone", missing=missing)
+
+
+def test_what_is_not_there_since_we_ended_the_process_is_told_as_our_doing_until_another_is_there() -> None:
+    for kind in ("signal", "restart"):
+        told = seen_before().fault("decode-0", kind, ends=True, stages=("applied",)).die("decode-0").go(1)
+        told.tell(snapshot_without("metrics", "processes")).go(1).restart("decode-0").go(2)
+        told.fault("decode-0", kind, ends=True, stages=("verified",)).go(8).tell(snapshot_without("metrics"))
+        verdict = judge(told.finish())
+        ours = "decode-0: metrics and processes could not be saved, since we had ended its process (fault)"
+        assert [(ours,), ("decode-0: metrics: refused",)] == [saved.missing for saved in verdict.saved]
+        assert {ours, "decode-0: metrics: refused"} <= set(verdict.not_examined)
+
+
+def test_what_a_node_did_not_say_while_we_held_it_stopped_is_told_as_our_doing() -> None:
+    told = seen_before().freeze("decode-0").go(1).tell(snapshot_without("metrics")).thaw("decode-0").go(1)
+    verdict = judge(told.tell(snapshot_without("metrics")).finish())
+    ours = "decode-0: metrics: refused (we had stopped its process: fault)"
+    assert [(ours,), ("decode-0: metrics: refused",)] == [saved.missing for saved in verdict.saved]

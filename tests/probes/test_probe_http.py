@@ -50,13 +50,20 @@ async def test_a_refused_connection_has_the_same_name_on_both_transports(
             with pytest.raises(one.TRANSPORT_ERRORS) as failure:
                 await http.get(f"http://127.0.0.1:{unused_tcp_port}/")
             assert "refused" == one.describe(failure.value)[0]
+    async with module.make_http() as http:
+        with pytest.raises(TRANSPORT_ERRORS) as failure:
+            await http.get(f"http://127.0.0.1:{unused_tcp_port}/")
+    said = f"no connection to 127.0.0.1:{unused_tcp_port} (Connection refused)"
+    assert said == describe(failure.value)[1], "without the transport's own options"
 
 
 async def test_a_name_that_does_not_exist_is_a_failure_to_connect() -> None:
     async with make_http() as http:
         with pytest.raises(TRANSPORT_ERRORS) as failure:
             await http.get("http://no-such-host.invalid/")
-    assert "connect" == describe(failure.value)[0]
+    code, said = describe(failure.value)
+    assert ("connect", True) == (code, said.startswith("no connection to no-such-host.invalid:80 ("))
+    assert "ssl:" not in said
 
 
 async def test_each_request_has_a_connection_of_its_own_and_no_compression() -> None:

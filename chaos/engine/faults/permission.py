@@ -9,7 +9,7 @@ from chaos.engine.faults import network
 from chaos.engine.faults.processes import NoSuchRank, may_signal, processes_now, rank_of
 from chaos.engine.faults.select import matching
 from chaos.engine.hosts import HostLost
-from chaos.engine.probes.locate import NotLocated
+from chaos.engine.probes.locate import UNTOLD, NotLocated, selectors
 from chaos.model.actions import NetworkAction
 from chaos.model.errors import Refused, Unfit
 from chaos.model.faults import AbortFrame, ForeignFrame, Kill, Poison, Restart, Sham, Signal
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from chaos.model.target import Server, Target
 
 
+FINDABLE = (
+    "give it a pidfile, systemd, docker, cmdline or port in the target file, and `ssh` if it is on another machine"
+)
+
+
 def demand(scenario: Scenario, target: Target, restarter: Restarter | None = None) -> None:
     """Raise `Refused` when a step needs what the target file does not allow or does not tell."""
     actions = [step.action for step in scenario.timeline]
@@ -36,6 +41,8 @@ def demand(scenario: Scenario, target: Target, restarter: Restarter | None = Non
             hint=f"add it to the target file: allow: [{', '.join([*target.allow, *needed])}]",
         )
     for step in scenario.timeline:
+        if isinstance(step.action, Kill) and step.action.how == "blackhole":
+            _demand_black_hole(step.id, target)
         if isinstance(step.action, Kill | Poison | Sham):
             continue
         found = _nodes(step.id, step.action, target)
@@ -50,8 +57,6 @@ def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack], hosts: 
     network.check_hosts(scenario, target, hosts)
     for step in scenario.timeline:
         action = step.action
-        if isinstance(action, Kill) and action.how == "blackhole":
-            _demand_black_hole(step.id, hosts)
         if not isinstance(action, Signal | Restart):
             continue
         for server in matching(action.where, target.servers):
@@ -61,8 +66,7 @@ def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack], hosts: 
             except NotLocated as why:
                 raise Refused(
                     f"{step.id}: the process of {server.id} cannot be found: {why}",
-                    hint="give it a pidfile, systemd, docker, cmdline or port in the target file, and `ssh` if it is "
-                    "on another machine",
+                    hint=FINDABLE,
                 ) from None
             except HostLost as why:
                 raise Unfit(f"{step.id}: the process of {server.id} cannot be looked for: {why}") from None
@@ -80,14 +84,14 @@ def reach(scenario: Scenario, target: Target, packs: Mapping[str, Pack], hosts: 
                 )
 
 
-def _demand_black_hole(step: str, hosts: Hosts) -> None:
+def _demand_black_hole(step: str, target: Target) -> None:
     """Raise `Refused` when agents cannot make a black hole of a connection; of another machine only trying tells."""
-    if hosts.relays.clients_door is not None:
+    if target.via == "tunnel" and target.ssh_of(target.router) is not None:
         raise Refused(
             f"{step}: a black hole takes the TCP connections of the clients, and with `via: tunnel` they are a relay's",
             hint="use `via: remote`, or how: stall",
         )
-    why = "" if hosts.load.remote else blackhole.why_impossible()
+    why = "" if target.via == "remote" else blackhole.why_impossible()
     if why:
         raise Refused(
             f"{step}: no connection of this machine can be made a black hole: {why}",
@@ -115,6 +119,8 @@ def _lacks(action: NodeAction, found: Sequence[Server], restarter: Restarter | N
     for server in found:
         if isinstance(action, Restart):
             yield from _lacks_restart(server.id, action.variant, restarter)
+        if isinstance(action, Signal | Restart) and not selectors(server.spec):
+            yield f"the process of {server.id} cannot be found: {UNTOLD}", FINDABLE
         if isinstance(action, ForeignFrame | AbortFrame) and server.spec.bootstrap_port is None:
             yield (
                 f"the control socket of {server.id} cannot be found",

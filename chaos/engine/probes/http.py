@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib.util
+import os
 import socket
 import ssl
 from typing import TYPE_CHECKING
@@ -124,7 +125,8 @@ def describe(error: BaseException) -> tuple[str, str]:
     """
     chain = list(_causes(error))
     numbers = {cause.errno for cause in chain if isinstance(cause, OSError)}
-    text = next((str(cause) for cause in chain if str(cause)), type(error).__name__)
+    said = (text for tell in (_reworded, str) for cause in chain if (text := tell(cause)))
+    text = next(said, type(error).__name__)
     if any(isinstance(cause, _OURS) for cause in chain):
         return OUR_WAY, text
     if errno.ECONNREFUSED in numbers:
@@ -142,6 +144,15 @@ def describe(error: BaseException) -> tuple[str, str]:
         if any(isinstance(cause, kinds) for cause in chain):
             return code, text
     return "connect" if isinstance(error, httpx.TransportError) else "protocol", text
+
+
+def _reworded(cause: BaseException) -> str:
+    """In our words what the transport tells in terms of its options (`ssl:default`) or of its parser; else empty."""
+    if _AIOHTTP and isinstance(cause, aiohttp.ClientConnectorError) and not isinstance(cause, aiohttp.ClientSSLError):
+        why, number = cause.os_error, cause.os_error.errno or 0
+        told = os.strerror(number) if number in errno.errorcode else why.strerror or str(why)
+        return f"no connection to {cause.host}:{cause.port} ({told})"
+    return "the connection ended before the whole body was there" if isinstance(cause, _CUT) else ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

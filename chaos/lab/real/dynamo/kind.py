@@ -73,8 +73,8 @@ class DynamoSpec(LabSpec):
     patience_s = START_TIMEOUT_S + WARM_TIMEOUT_S
 
     def outline(self) -> Target:
-        """Every address is a placeholder."""
-        nowhere = ServerSpec(url="http://127.0.0.1:1")
+        """Every address and process is a placeholder."""
+        nowhere = ServerSpec(url="http://127.0.0.1:1", pid=1)
         return describe(self.settings, nowhere, [nowhere] * self.settings.prefill, [nowhere] * self.settings.decode)
 
     def start(self, folder: Path, progress: Callable[[str], None], *, run_id: str) -> RunningLab:

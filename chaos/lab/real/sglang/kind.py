@@ -83,9 +83,10 @@ class SGLangSpec(LabSpec):
     variants = (OTHER_TRANSFER,)
 
     def outline(self) -> Target:
-        """Every address is a placeholder."""
-        nowhere = ServerSpec(url="http://127.0.0.1:1")
-        return describe(self.settings, nowhere, [nowhere] * self.settings.prefill, [nowhere] * self.settings.decode)
+        """Every address and process is a placeholder."""
+        nowhere = ServerSpec(url="http://127.0.0.1:1", pid=1)
+        prefill = nowhere.model_copy(update={"bootstrap_port": 1})
+        return describe(self.settings, nowhere, [prefill] * self.settings.prefill, [nowhere] * self.settings.decode)
 
     def start(self, folder: Path, progress: Callable[[str], None], *, run_id: str) -> RunningLab:
         """Start it; UsageError when the version is not installed."""
