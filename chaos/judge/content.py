@@ -1,10 +1,11 @@
 """What answers could be held to in this run, and which of them were wrong.
 
-Somebody else's codeword is wrong wherever it turns up. Everything else counts only where the run itself showed that it
-can be counted on without a fault: a missing codeword where answers of the same kind had it, another text where the same
-question got the same answer, a short prompt where the servers counted prompts as they were sent, no text at all where
-there was some. A target whose owner says that it repeats codewords is held to that at any load; else what counts are
-answers from before the first fault, under the same load.
+Somebody else's codeword is wrong wherever it turns up. Everything else counts only where the run itself showed that
+it can be counted on without a fault: a missing codeword where answers of the same kind had it, another text where the
+same question got the same answer, a short prompt where the servers counted prompts as they were sent, an answer that
+was cut where such prompts got as many tokens as were asked for, no text at all where there was some. A target whose
+owner says that it repeats codewords is held to that at any load; else what counts are answers from before the first
+fault, under the same load.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chaos.judge.units import count
 from chaos.judge.windows import load_start
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ CANARIES, POISON = "canaries", "poison"
 """What requests that belong to no group of the load are called."""
 SHORT = 0.5
 """A prompt is short when the servers counted less than this share of the tokens per word that they counted before."""
+
+FULL = "length"
+"""The finish reason of an answer that has as many tokens as were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ def content(facts: Facts) -> Content:
     other = _other(facts, known, uncounted) if known else None
     wrong += [Wrong(a, "differed from the answer it always got before") for a in other or ()]
     wrong += _short(facts, counted)
+    wrong += _cut(facts, [a for a in answers if a.ok and a.finish == FULL and a.prompt_tokens is not None])
     wrong += _mute(facts, [a for a in answers if a.ok])
     by_answer = {w.answer.req: w for w in reversed(wrong)}  # the gravest of an answer comes first
     told = sorted(by_answer.values(), key=lambda w: (w.answer.ended_ns, w.answer.req))
@@ -135,6 +141,29 @@ def _short(facts: Facts, counted: list[Answered]) -> list[Wrong]:
             if _tokens_per_word(a) < SHORT * min(fine)
         ]
     return found
+
+
+def _cut(facts: Facts, answers: list[Answered]) -> list[Wrong]:
+    """Answers that ended by length before they had the length that all of their kind had without a fault.
+
+    Where the context window is full that is right; it was not where it held more for another request.
+    """
+    found = []
+    window = max(map(_context, answers), default=0)
+    for of_kind in _by_kind(answers).values():
+        lengths = [a.tokens for a in _without_fault(facts, of_kind)]
+        full = max(lengths, default=0)
+        if len(lengths) < ENOUGH_RIGHT or min(lengths) < full:
+            continue
+        text = f"of the {count(full, 'token')} that were asked for, and was called complete (finish reason {FULL})"
+        cut = [a for a in of_kind if a.tokens < full and _context(a) < window]
+        found += [Wrong(a, f"had {a.tokens} {text}") for a in cut]
+    return found
+
+
+def _context(answer: Answered) -> int:
+    """Tokens that a request came to fill, by the server's own count."""
+    return (answer.prompt_tokens or 0) + answer.tokens
 
 
 def _mute(facts: Facts, answers: list[Answered]) -> list[Wrong]:

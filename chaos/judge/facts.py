@@ -89,6 +89,8 @@ class Answered:
     digest: str
     words: int
     prompt_tokens: int | None
+    tokens: int
+    finish: str
     mute: bool
     seq: int
 
@@ -249,6 +251,8 @@ class Facts:
                 words=self._words.get(event.req, 0),
                 # A count below nothing is no count: it says nothing of the prompt.
                 prompt_tokens=None if (event.prompt_tokens or 0) < 0 else event.prompt_tokens,
+                tokens=event.tokens,
+                finish=event.finish,
                 mute=event.mute,
                 seq=event.seq,
             )

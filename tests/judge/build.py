@@ -73,6 +73,8 @@ class Reply:
     whose: str = ""
     digest: str = ""
     prompt_tokens: int | None = None
+    tokens: int = 8
+    finish: str = ""
     mute: bool = False
 
     def when(self, sent: float) -> float | None:
@@ -467,13 +469,14 @@ class Play:
                 path=path,
                 sent_ns=self.ns(sent),
                 last_ns=self.ns(end),
-                tokens=0 if reply.error else 8,
+                tokens=0 if reply.error else reply.tokens,
                 status=None if reply.error else 200,
                 error=reply.error,
                 content=reply.content,
                 whose=reply.whose,
                 digest=reply.digest,
                 prompt_tokens=reply.prompt_tokens,
+                finish=reply.finish,
                 mute=reply.mute,
                 ended_by="harness" if reply.error == "way" else "error" if reply.error else "server",
             )

@@ -21,6 +21,7 @@ SAME = Reply(after=0.4, digest="aaaa")
 OTHER = Reply(after=0.4, digest="bbbb")
 WHOLE = Reply(after=0.4, prompt_tokens=30)
 SHORT = Reply(after=0.4, prompt_tokens=1)
+FULL = Reply(after=0.4, finish="length", prompt_tokens=30)
 PAIRS = tuple(
     ev.Path(id=f"prefill-{p}>decode-{d}", kind="direct", nodes=(f"prefill-{p}", f"decode-{d}"))
     for p in (0, 1)
@@ -127,6 +128,52 @@ def test_an_answer_without_a_letter_of_text_counts_where_answers_had_text() -> N
     assert Outcome.CORRUPTED == run(GOOD, GOOD, mute).outcome
     assert "not a letter of text" in told_of(run(GOOD, GOOD, mute))
     assert Outcome.HEALTHY == run(mute, mute, mute).outcome
+
+
+def test_an_answer_that_ended_by_length_too_early_counts_where_answers_had_their_length() -> None:
+    """A server that ends answers after a token or two and calls them complete."""
+    cut = Reply(after=0.4, tokens=1, finish="length", prompt_tokens=30)
+    verdict = run(FULL, FULL, cut)
+    assert Outcome.CORRUPTED == verdict.outcome
+    assert "had 1 of the 8 tokens that were asked for" in told_of(verdict)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "after"),
+    [
+        pytest.param(
+            Reply(after=0.4, tokens=7, finish="length", prompt_tokens=30),
+            Reply(after=0.4, tokens=1, finish="length", prompt_tokens=30),
+            id="unsteady",
+        ),
+        pytest.param(
+            Reply(after=0.4, finish="stop", prompt_tokens=30),
+            Reply(after=0.4, tokens=1, finish="stop", prompt_tokens=30),
+            id="stop",
+        ),
+    ],
+)
+def test_an_answer_that_ended_by_itself_or_where_lengths_differ_anyway_is_not_cut(loaded: Reply, after: Reply) -> None:
+    assert Outcome.HEALTHY == run(FULL, loaded, after).outcome
+
+
+@pytest.mark.parametrize(
+    ("counts", "outcome"), [((150, 157), Outcome.CORRUPTED), ((151, 151), Outcome.HEALTHY), (None, Outcome.HEALTHY)]
+)
+def test_an_answer_may_be_short_where_the_context_window_held_no_more(counts, outcome: Outcome) -> None:
+    told = play().load()
+    user = {"t_ns": 0, "kind": "load", "path": "routed", "group": "agents"}
+
+    def ask(req: str, tokens: int, prompt_tokens: int | None) -> None:
+        told.tell(ev.RequestStarted(**user, req=req, intended_ns=told.ns(told.now), sent_ns=told.ns(told.now)))
+        told.go(1).tell(ev.RequestEnded(**user, req=req, tokens=tokens, finish="length", prompt_tokens=prompt_tokens))
+
+    for number in range(3):
+        ask(f"agents-s{number}-r0", 64, 20)
+    told.wave().go(10)
+    for number, prompt_tokens in enumerate(counts or (None, None)):
+        ask(f"agents-s9-r{number}", 4, prompt_tokens)
+    assert outcome == judge(told.recovered().finish()).outcome
 
 
 def test_the_node_that_all_wrong_answers_share_is_named() -> None:
