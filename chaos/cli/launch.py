@@ -25,9 +25,10 @@ from chaos.engine.faults.permission import demand, reach
 from chaos.engine.hosts import Hosts
 from chaos.engine.hosts.lock import TargetLock
 from chaos.engine.pyz import build_pyz
-from chaos.engine.run import Run, RunSetup
+from chaos.engine.run import Run
 from chaos.engine.safety import Interrupt
 from chaos.engine.secrets import look_up_all
+from chaos.engine.setup import RunSetup
 from chaos.journal import RunFolder
 from chaos.model.errors import Refused, UserError
 from chaos.model.events import PackUsed
