@@ -388,9 +388,9 @@ async def test_an_agent_that_gives_no_sign_of_life_for_long_is_lost_evidence(tmp
     async with HeldServer().running() as server, loaded(tmp_path, pyz, server, AGENTS) as (kit, events):
         await until(lambda: server.waiting == kit.fleet.open_requests == 12, "all sessions wait")
         agent = kit.fleet.agent("agents")
-        await until(lambda: agent.beat, "it tells how it fares")
+        await until(lambda: of(events, ev.HarnessHealth), "it tells how it fares")
         assert not of(events, ev.EvidenceLost)
-        monkeypatch.setattr("chaos.engine.load.agent.SILENT_S", 1.5)
+        monkeypatch.setattr("chaos.engine.load.books.SILENT_S", 1.5)
         os.kill(agent.pid, signal.SIGSTOP)
         await asyncio.sleep(2)
         if ends == "it goes on":
@@ -431,7 +431,7 @@ async def test_an_agent_that_hangs_keeps_no_run_without_a_timeline_from_ending(t
         os.kill(agent.pid, signal.SIGSTOP)
         await asyncio.sleep(0.2)
         assert not finished.done()
-        monkeypatch.setattr("chaos.engine.load.agent.SILENT_S", 0.5)
+        monkeypatch.setattr("chaos.engine.load.books.SILENT_S", 0.5)
         async with asyncio.timeout(30):
             await finished
         assert not agent.over
@@ -444,7 +444,7 @@ async def test_a_drain_does_not_wait_for_an_agent_that_hangs_with_nothing_open(t
         server.finish.set()
         await until(lambda: len(of(events, ev.RequestEnded)) == 12, "all sessions think")
         os.kill(kit.fleet.agent("agents").pid, signal.SIGSTOP)
-        monkeypatch.setattr("chaos.engine.load.agent.SILENT_S", 0.5)
+        monkeypatch.setattr("chaos.engine.load.books.SILENT_S", 0.5)
         async with asyncio.timeout(25):
             assert 0 == await kit.fleet.drain(1000)
 

@@ -1,6 +1,6 @@
-"""One agent: started, spoken to, listened to, and every request of its accounted for.
+"""One agent: started, spoken to and listened to, until it has ended and it is clear why.
 
-Its process may be on another host (`process.py`); whatever it stamps is told on our own clock.
+Its process may be on another host (`process.py`); whatever it stamps is told on our own clock (`books.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.engine.load import messages as msg
-from chaos.model import events as ev
+from chaos.engine.load.books import Books
 from chaos.model.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -28,15 +28,10 @@ if TYPE_CHECKING:
 HELLO_S = 20.0
 """A Python that has not said hello by then will not (these machines starve for seconds now and then)."""
 WAVE_REPLY_S = 10.0
-SILENT_S = 15.0
-"""Thirty beats missed in a row: whatever its users did meanwhile, or that they did nothing, nobody saw."""
 DONE = "done"
 """What it says when its sessions did all their rounds, or as many as waves let them."""
 TOLD = ("drained", "stopped")
 """What it says when it ended as we told it to."""
-WAY = "our own way to the router's host broke"
-NOTICED_NS = 500_000_000
-"""A request that broke with the way may be told of before the way is known to be broken."""
 
 
 class Agent:
@@ -55,25 +50,18 @@ class Agent:
     ) -> None:
         """`broke` tells whether the way that its requests take broke between two moments."""
         self.config = config
-        self._owners = owners
-        self._broke = broke
         self.group = config.group
-        self.beat: msg.Beat | None = None
         self.waves_done: dict[str, msg.Wave] = {}
         self.own_sockets: frozenset[str] = frozenset()
         """Inodes of those of its sockets that go to no server."""
-        self._src = f"agent:{config.group}"
         self._log = log
-        self._emit = emit
-        self._clock = clock
-        self._open: dict[str, msg.Start] = {}
+        self._books = Books(config.group, emit=emit, clock=clock, owners=owners, broke=broke)
         self._process = process
         self._hello = asyncio.Event()
         self._wave_seen = asyncio.Event()
         self._held: asyncio.Queue[msg.Held] = asyncio.Queue()
         self._ended = asyncio.Event()
         self._expected_end = ""  # why its end is no accident: "fault", "asked", or "forced" when it did not obey
-        self._heard_ns: int | None = None  # when it last told how it fares
         self._bye = ""  # its own last word on why it ended
 
     # ------------------------------------------------------------------------------------------ life
@@ -89,7 +77,7 @@ class Agent:
                         continue  # cut by SIGKILL in the middle of a line
                     self._on_message(msg.shifted(message, self._process.offset_ns))
         finally:
-            self._close_books()
+            self._account_for_end()
             self._ended.set()
 
     async def ready(self) -> None:
@@ -122,8 +110,8 @@ class Agent:
 
     @property
     def hangs(self) -> bool:
-        """Whether it is not worth waiting for any more; twice as long as that is lost evidence, for we may be late."""
-        return self._heard_ns is not None and self._clock.now_ns() - self._heard_ns > 2 * SILENT_S * 1e9
+        """Whether it is not worth waiting for any more."""
+        return self._books.silent_long
 
     @property
     def pid(self) -> int:
@@ -138,12 +126,12 @@ class Agent:
     @property
     def open_requests(self) -> int:
         """Requests sent and not yet ended."""
-        return len(self._open)
+        return len(self._books.open)
 
     @property
     def open_ports(self) -> list[int]:
         """The local ports, at whoever connects for it, of requests that are open."""
-        return [start.local_port for start in self._open.values() if start.local_port]
+        return [start.local_port for start in self._books.open.values() if start.local_port]
 
     def census(self) -> dict[str, int] | None:
         """Sessions by phase right now; None when unknown."""
@@ -186,7 +174,7 @@ class Agent:
 
     def has_open(self, rid: str) -> bool:
         """Whether the request that a server knows by this id has not ended."""
-        return rid.removeprefix(f"{self.config.run}-") in self._open
+        return rid.removeprefix(f"{self.config.run}-") in self._books.open
 
     async def sigkill(self) -> Killed | None:
         """Kill the process as a fault: the kernel closes its sockets. None when it was gone already."""
@@ -221,147 +209,49 @@ class Agent:
         match message:
             case msg.Hello():
                 self.own_sockets = frozenset(message.sockets)
-                self._heard_ns = message.t
+                self._books.heard_ns = message.t
                 self._hello.set()
             case msg.Start():
-                self._open[message.req] = message
-                self._emit(
-                    ev.RequestStarted(
-                        t_ns=self._clock.now_ns(),
-                        src=self._src,
-                        src_t_ns=message.t,
-                        req=message.req,
-                        kind="load",
-                        path=message.path,
-                        intended_ns=message.intended,
-                        sent_ns=message.sent,
-                        group=self.group,
-                        session=message.session,
-                        round=message.round,
-                        api=message.api,
-                        words=message.words,
-                    )
-                )
+                self._books.started(message)
             case msg.End():
-                self._open.pop(message.req, None)
-                self._emit(self._ended_event(message))
+                self._books.ended(message)
             case msg.Wave():
                 self.waves_done[message.id] = message
                 self._wave_seen.set()
             case msg.Held():
                 self._held.put_nowait(message)
             case msg.Beat():
-                self._tell_silence(message.t)
-                self.beat, self._heard_ns = message, message.t
-                self._emit(
-                    ev.HarnessHealth(
-                        t_ns=self._clock.now_ns(),
-                        src=self._src,
-                        src_t_ns=message.t,
-                        who=self._src,
-                        lag_max_ms=message.lag_max_ms,
-                        lag_p99_ms=message.lag_p99_ms,
-                        open_files=message.open_files,
-                        intended=message.intended,
-                        delivered=message.delivered,
-                        tokens=message.tokens,
-                        completed=message.completed,
-                        failed=message.failed,
-                        phases=message.phases,
-                    )
-                )
+                self._books.fares(message)
             case msg.Declined():
-                self._lost(f"the agent declined {message.command}: {message.detail}")
+                self._books.lost(f"the agent declined {message.command}: {message.detail}")
             case msg.Bye():
                 self._bye = message.reason
 
-    def _ended_event(self, end: msg.End) -> ev.RequestEnded:
-        ours = end.error and end.ended_by in ("error", "server") and self._broke_under(end)
-        return ev.RequestEnded(
-            t_ns=self._clock.now_ns(),
-            src=self._src,
-            src_t_ns=end.t,
-            req=end.req,
-            kind="load",
-            path=end.path,
-            sent_ns=end.sent,
-            first_ns=end.first,
-            last_ns=end.last,
-            tokens=end.tokens,
-            gaps=end.gaps,
-            status=end.status,
-            finish=end.finish,
-            error="way" if ours else end.error,
-            detail=WAY if ours else end.detail,
-            ended_by="harness" if ours else end.ended_by,
-            group=self.group,
-            session=end.session,
-            round=end.round,
-            prompt_tokens=end.prompt_tokens,
-            mute=end.mute,
-            content=end.content,
-            whose=self._owners.request(end.whose) if self._owners and end.whose else "",
-        )
-
-    def _close_books(self) -> None:
+    def _account_for_end(self) -> None:
         """Account for requests that the process took with it: by our fault, or by an accident that is ours, too."""
-        now = self._clock.now_ns()
         lost = self._process.lost
-        by: ev.EndedBy = "fault" if self._expected_end == "fault" and not lost else "harness"
-        for start in self._open.values():
-            self._emit(
-                ev.RequestEnded(
-                    t_ns=now,
-                    src=self._src,
-                    req=start.req,
-                    kind="load",
-                    path=start.path,
-                    sent_ns=start.sent,
-                    last_ns=now,
-                    error="way" if lost else "cancelled",
-                    detail="the connection to its client was lost" if lost else "the client process ended",
-                    ended_by=by,
-                    group=self.group,
-                    session=start.session,
-                    round=start.round,
-                )
-            )
-        self._open.clear()
+        self._books.end_all(
+            error="way" if lost else "cancelled",
+            detail="the connection to its client was lost" if lost else "the client process ended",
+            by="fault" if self._expected_end == "fault" and not lost else "harness",
+        )
         if lost:
-            self._lost(f"the connection to the agent's host was lost: {lost}")
+            self._books.lost(f"the connection to the agent's host was lost: {lost}")
         elif self._bye:
             self._judge_goodbye()
         elif self._expected_end == "forced":
-            self._lost("the agent did not end when it was told to, and was killed", from_ns=self._heard_ns)
-        elif not self._tell_silence(now) and self._expected_end != "fault":
-            self._lost(f"the agent ended with {self._process.returncode}: {self._log_tail()}")
+            self._books.lost("the agent did not end when it was told to, and was killed", from_ns=self._books.heard_ns)
+        elif not self._books.tell_silence() and self._expected_end != "fault":
+            self._books.lost(f"the agent ended with {self._process.returncode}: {self._log_tail()}")
 
     def _judge_goodbye(self) -> None:
         """It ended by itself: properly when its sessions were done, or because we told it to."""
         if self._process.returncode:
-            self._lost(f"the agent ended with {self._process.returncode}: {self._log_tail()}")
+            self._books.lost(f"the agent ended with {self._process.returncode}: {self._log_tail()}")
         elif self._bye != DONE and not (self._expected_end and self._bye in TOLD):
-            self._lost(f"the agent ended before its sessions were done, and not because we told it to: {self._bye}")
-
-    def _broke_under(self, end: msg.End) -> bool:
-        sent_ns = end.t if end.sent is None else end.sent
-        return self._broke is not None and self._broke(sent_ns, end.t + NOTICED_NS)
-
-    def _tell_silence(self, until_ns: int) -> bool:
-        """Say so when it told nothing of itself for too long: it was stopped, or it hung, and its users with it.
-
-        By its own stamps, so that beats which we read late are not missed; a shorter lag a late beat tells itself.
-        """
-        if self._heard_ns is None or until_ns - self._heard_ns <= SILENT_S * 1e9:
-            return False
-        self._lost("the agent gave no sign of life", from_ns=self._heard_ns, to_ns=until_ns)
-        return True
-
-    def _lost(self, cause: str, *, from_ns: int | None = None, to_ns: int | None = None) -> None:
-        now = self._clock.now_ns()
-        to_ns = now if to_ns is None else to_ns
-        from_ns = to_ns if from_ns is None else min(from_ns, to_ns)
-        self._emit(ev.EvidenceLost(t_ns=now, probe=self._src, from_ns=from_ns, to_ns=to_ns, cause=cause))
+            self._books.lost(
+                f"the agent ended before its sessions were done, and not because we told it to: {self._bye}"
+            )
 
     def _log_tail(self) -> str:
         try:
