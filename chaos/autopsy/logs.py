@@ -45,14 +45,23 @@ class NoStamps(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """What was read of one log, for people."""
+    """What was read of one log, for people. Empty lines are not counted; what a progress bar overwrites is."""
 
     node: str
     file: str
     lines: int  # in the time watched
     outside: int  # lines from before or after it
-    known: int  # lines that a signature or a reading knows
+    known: int  # lines that tell something: a signature or a reading knows them, or health was asked
     unparsed: tuple[int, ...]  # numbers of lines whose form nobody knows
+
+    @property
+    def counted(self) -> str:
+        """Every line of the file once."""
+        plain = self.lines - self.known - len(self.unparsed)
+        parts = [f"{self.known} used as evidence", f"{plain} without meaning for it"]
+        parts += [f"{len(self.unparsed)} that could not be read"] if self.unparsed else []
+        parts += [f"{self.outside} from before or after the time watched"] if self.outside else []
+        return f"{self.node}: {self.file}: {_lines(self.lines + self.outside)}: {', '.join(parts)}"
 
     @property
     def told(self) -> str:
@@ -95,11 +104,11 @@ def read_log(log: LogText, clock: ImportClock) -> tuple[list[ev.AnyEvent], LogRe
     """Everything one log tells. Raises `NoStamps`."""
     lines = _dated(log)
     watched = [clock.watched(at) for at in lines.times]
-    hits, levels = list(_hits(log, lines, watched, clock)), list(_levels(log, lines, watched, clock))
-    known = {index for index, _ in (*hits, *levels)}
-    events: list[ev.AnyEvent] = [event for _, event in hits]
-    events += [event for _, event in levels]
-    events += _health(log, lines, watched, clock)
+    known: set[int] = set()
+    events: list[ev.AnyEvent] = list(_hits(log, lines, watched, clock, known))
+    for index, event in (*_levels(log, lines, watched, clock), *_health(log, lines, watched, clock)):
+        known.add(index)
+        events.append(event)
     unparsed = [i for i in _unparsed(lines) if watched[i] and i not in known]
     within = sum(watched)
     filled = sum(bool(text.strip()) for text, inside in zip(lines.texts, watched, strict=True) if inside)
@@ -117,11 +126,15 @@ def read_log(log: LogText, clock: ImportClock) -> tuple[list[ev.AnyEvent], LogRe
                 end=len(log.body),
                 lines=filled,
                 unparsed=len(unparsed),
-                note=f"{outside} lines from outside the time watched" if outside else "",
+                note=f"{_lines(outside)} from outside the time watched" if outside else "",
             )
         )
     told = LogRead(log.node.id, log.file, filled, outside, len(known), tuple(lines.numbers[i] for i in unparsed))
     return events, told
+
+
+def _lines(number: int) -> str:
+    return f"{number} line{'s' * (number != 1)}"
 
 
 def _dated(log: LogText) -> _Lines:
@@ -148,15 +161,17 @@ def _dated(log: LogText) -> _Lines:
     return lines
 
 
-def _hits(log: LogText, lines: _Lines, watched: list[bool], clock: ImportClock) -> Iterator[tuple[int, ev.LogHit]]:
+def _hits(log: LogText, lines: _Lines, watched: list[bool], clock: ImportClock, known: set[int]) -> Iterator[ev.LogHit]:
+    """Lines that a signature knows; `known` takes the indices of all of them, of the further ones, too."""
     kept: dict[str, int] = defaultdict(int)
     keys: dict[str, set[str]] = defaultdict(set)
-    further: dict[str, tuple[int, ev.LogHit, int]] = {}
+    further: dict[str, tuple[ev.LogHit, int]] = {}
     signatures = known_signatures(log.pack, log.node.role, log.node.version)
     for found in Scanner(known_lines(signatures)).scan(log.body):
         index = lines.at(found.start)
         if not watched[index]:
             continue
+        known.add(index)
         signature = signatures[found.known]
         hit = ev.LogHit(
             t_ns=clock.on_journal(lines.times[index]),
@@ -179,12 +194,12 @@ def _hits(log: LogText, lines: _Lines, watched: list[bool], clock: ImportClock) 
         keys[signature.id].add(found.key)
         kept[signature.id] += 1
         if kept[signature.id] <= RAW_HITS:
-            yield index, hit
+            yield hit
         elif not echo:
-            number = further[signature.id][2] if signature.id in further else 0
-            further[signature.id] = (index, hit, number + 1)
-    for index, hit, number in further.values():
-        yield index, _counted(hit, number)
+            number = further[signature.id][1] if signature.id in further else 0
+            further[signature.id] = (hit, number + 1)
+    for hit, number in further.values():
+        yield _counted(hit, number)
 
 
 def _counted(hit: ev.LogHit, number: int) -> ev.LogHit:
@@ -247,19 +262,22 @@ def _samples(
         yield ev.Sample(name=level.metric, labels=labels, value=value)
 
 
-def _health(log: LogText, lines: _Lines, watched: list[bool], clock: ImportClock) -> Iterator[ev.Liveness]:
+def _health(log: LogText, lines: _Lines, watched: list[bool], clock: ImportClock) -> Iterator[tuple[int, ev.Liveness]]:
     """What health endpoints answered, by the server's own access log."""
     endpoints = set(log.pack.endpoints.liveness)
     for index, text in enumerate(lines.texts):
         match = _ACCESS.search(text) if watched[index] else None
         if match is not None and match[1].decode(errors="replace") in endpoints:
-            yield ev.Liveness(
-                t_ns=clock.on_journal(lines.times[index]),
-                src="import:logs",
-                node=log.node.id,
-                endpoint=match[1].decode(),
-                status=int(match[2]),
-                took_ms=0.0,
+            yield (
+                index,
+                ev.Liveness(
+                    t_ns=clock.on_journal(lines.times[index]),
+                    src="import:logs",
+                    node=log.node.id,
+                    endpoint=match[1].decode(),
+                    status=int(match[2]),
+                    took_ms=0.0,
+                ),
             )
 
 

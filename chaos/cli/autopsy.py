@@ -48,9 +48,7 @@ def _make(imported: Imported, reports: Path, out: Path | None) -> RunFolder:
 
 def _say(log: LogRead) -> None:
     """What was read of a log, and what was not: nobody should have to guess whether a file was understood."""
-    parts = [f"{log.lines} lines", f"{log.known} known"]
-    parts += [f"{log.outside} outside the time watched"] if log.outside else []
-    print(f"{log.node}: {log.file}: {', '.join(parts)}")  # noqa: T201
+    print(log.counted)  # noqa: T201
     if log.told:
         complain(log.told)
 

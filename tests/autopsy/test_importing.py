@@ -130,6 +130,15 @@ def test_progress_bars_tracebacks_and_levels_are_read_and_the_rest_is_counted(tm
     assert any("2 of 14 lines of prefill.log could not be read (lines 13, 15)" in text for text in seen.not_examined)
 
 
+def test_every_line_is_counted_once_also_beyond_those_that_are_kept(tmp_path):
+    former = "[2026-06-19 14:02:12 TP0] x\n"
+    log = former + f"[2026-06-20 14:02:12 TP0] {GUARD}" * 250 + "[2026-06-20 14:02:13 TP0] plain\n\nodd\n"
+    read = imported(tmp_path, log).logs[0]
+    assert (252, 250, 1, 1) == (read.lines, read.known, len(read.unparsed), read.outside)
+    counted = "250 used as evidence, 1 without meaning for it, 1 that could not be read"
+    assert f"prefill-0: prefill.log: 253 lines: {counted}, 1 from before or after the time watched" == read.counted
+
+
 def test_a_file_with_the_line_ends_of_another_system_is_read_alike(tmp_path):
     log = "[2026-06-20 14:02:12 TP0] one\n" + TRACEBACK + "odd\n"
     found = imported(tmp_path, log.replace("\n", "\r\n"))

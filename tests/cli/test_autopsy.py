@@ -51,7 +51,8 @@ def test_without_out_a_folder_is_made_among_the_reports(tmp_path):
 def test_lines_that_nobody_can_read_are_counted_and_shown(tmp_path):
     case("05", tmp_path)
     said = pdchaos("autopsy", "incident", "--out", "told", cwd=tmp_path)
-    assert "prefill-0: prefill.log: 12 lines, 6 known" in said.stdout
+    counted = "12 lines: 8 used as evidence, 3 without meaning for it, 1 that could not be read"
+    assert f"prefill-0: prefill.log: {counted}\n" in said.stdout
     assert "1 of 12 lines of prefill.log could not be read (line 8)" in said.stderr
     verdict = json.loads((tmp_path / "told" / "verdict.json").read_text())
     assert "prefill-0: 1 of 12 lines of prefill.log could not be read (line 8)" in verdict["not_examined"]
