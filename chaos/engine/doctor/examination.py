@@ -61,10 +61,9 @@ async def examine(
             said = "not sent: it is a production deployment"
             rows.append(Row("paths", "canary", State.NOTE, said, "--production sends one on each path"))
         else:
-            progress("sending one canary on each path")
             found = put_together(target, plan, looked, clock=clock, headers=headers)
             asking = paths.setup(plan, run, LOOK)
-            seen = await paths.look(found, asking, http=http)
+            seen = await paths.look(found, asking, http=http, progress=progress)
             unread = {row.where for row in rows if (row.what, row.state) == ("log", State.PROBLEM)}
             rows += [row for row in seen if not (row.what == "log grows" and row.where in unread)]
     return rows
