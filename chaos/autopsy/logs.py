@@ -106,9 +106,9 @@ def read_log(log: LogText, clock: ImportClock) -> tuple[list[ev.AnyEvent], LogRe
     watched = [clock.watched(at) for at in lines.times]
     known: set[int] = set()
     events: list[ev.AnyEvent] = list(_hits(log, lines, watched, clock, known))
-    for index, event in (*_levels(log, lines, watched, clock), *_health(log, lines, watched, clock)):
-        known.add(index)
-        events.append(event)
+    others: list[tuple[int, ev.AnyEvent]] = [*_levels(log, lines, watched, clock), *_health(log, lines, watched, clock)]
+    known |= {index for index, _ in others}
+    events += [event for _, event in others]
     unparsed = [i for i in _unparsed(lines) if watched[i] and i not in known]
     within = sum(watched)
     filled = sum(bool(text.strip()) for text, inside in zip(lines.texts, watched, strict=True) if inside)
