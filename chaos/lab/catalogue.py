@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.lab.embedded import Embedded
+from chaos.lab.embedded.kind import Embedded
 from chaos.lab.kinds import suggest
 from chaos.lab.real.dynamo.kind import Dynamo
 from chaos.lab.real.sglang.kind import SGLang
