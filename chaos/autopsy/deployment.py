@@ -116,6 +116,7 @@ def plan_of(told: Observations, deeds: Sequence[Deed], seen: ev.DeploymentSeen) 
             how=deed.how,
             group="",
             aim=LANDED if deed.kind == "kill" and deed.note.aim is None else bounds(deed.note.aim or {}),
+            lasts_s=deed.lasted_s if deed.lasted_s is not None or known is None else known.lasts_s,
             cycles=(*(known.cycles if known else ()), deed.cycle),
         )
     return ev.Plan(

@@ -33,7 +33,7 @@ RAW_HITS = 200
 SHOWN_UNPARSED = 3
 
 _ACCESS = re.compile(rb'"GET (/[^ "?]*)[^"]* HTTP/[0-9.]+" ([0-9]{3})')
-_LEVEL = re.compile(rb"(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL): ")
+_LEVEL = re.compile(rb"(?:\([^()\n]{1,40} pid=[0-9]{1,10}\) )?(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL): ")
 _BAR = re.compile(rb"[^\n]{0,80}[0-9]{1,3}%\|")
 _TRACEBACK = (b"Traceback (most recent call last):", b"Exception in thread ")
 _CHAINED = (b"During handling of the above exception", b"The above exception was the direct cause")

@@ -45,6 +45,12 @@ class Deed:
     id: str
     cycle: int
     at_ns: int
+    over_ns: int | None  # when it was over, where somebody noted it
+
+    @property
+    def lasted_s(self) -> float | None:
+        """How long it stood before it was undone; None for what is not undone, or nobody knows when."""
+        return None if self.note.did != "stop" or self.over_ns is None else (self.over_ns - self.at_ns) / 1e9
 
     @property
     def kind(self) -> str:
@@ -62,7 +68,14 @@ def deeds_of(told: Observations, clock: ImportClock) -> list[Deed]:
     ordered = sorted(told.actions, key=lambda note: clock.at(note.at))
     moments = sorted({clock.at(note.at) for note in ordered})
     return [
-        Deed(note, note.id or _name(note), moments.index(clock.at(note.at)) + 1, clock.at(note.at)) for note in ordered
+        Deed(
+            note,
+            note.id or _name(note),
+            moments.index(clock.at(note.at)) + 1,
+            clock.at(note.at),
+            None if note.done_by is None else clock.at(note.done_by),
+        )
+        for note in ordered
     ]
 
 
@@ -74,7 +87,7 @@ def events_of(told: Observations, deeds: Sequence[Deed], clock: ImportClock) -> 
     """Everything that was noted, in no order."""
     yield from _phases(told, deeds, clock)
     for deed in deeds:
-        yield from _action(deed, clock)
+        yield from _action(deed)
     deadline_s = told.expect.deadline
     for number, request in enumerate(told.requests, 1):
         yield from _request(f"request-{number}", request, deadline_s, clock)
@@ -130,9 +143,9 @@ def _phases(told: Observations, deeds: Sequence[Deed], clock: ImportClock) -> It
     yield ev.PhaseEntered(t_ns=clock.end + 1, src="import:notes", phase="teardown", reason="the watch ends here")
 
 
-def _action(deed: Deed, clock: ImportClock) -> Iterator[ev.AnyEvent]:
+def _action(deed: Deed) -> Iterator[ev.AnyEvent]:
     note, at_ns = deed.note, deed.at_ns
-    over_ns = at_ns if note.done_by is None else clock.at(note.done_by)
+    over_ns = at_ns if deed.over_ns is None else deed.over_ns
     if note.sessions is not None:
         phases = {phase: number for phase, number in note.sessions.model_dump().items() if number}
         yield ev.WaveCensus(
@@ -154,7 +167,7 @@ def _action(deed: Deed, clock: ImportClock) -> Iterator[ev.AnyEvent]:
         return
     stop = note.did == "stop"
     yield _step(deed, "verified", at_ns if stop else over_ns)
-    if stop and note.done_by is not None:
+    if deed.lasted_s is not None:
         yield _step(deed, "reverted", over_ns)
         yield _step(deed, "revert-verified", over_ns)
 

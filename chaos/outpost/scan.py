@@ -20,10 +20,13 @@ WINDOW_BYTES = 128 << 10
 """Searched for every piece of text before the next: what stays in the processor's cache is read twice as fast."""
 
 _CLOCK = rb"[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_BEFORE = rb"(?:\x1b\[[0-9;]*m)*\W{0,3}(?:rank\d{1,5}\W{1,3})?(?:[IWEF](?=\d{3,4} ))?"
-_DATE = re.compile(_BEFORE + rb"((?:\d{4}[-/]\d\d[-/]\d\d|\d{3,4})" + _CLOCK + rb")")
-"""A stamp at the start of a line: `[2026-06-27 10:16:12 TP0]`, `2026-02-26T13:55:38Z`, glog's `E0521 16:22:21.69` and
-PyTorch's `[rank3]:[E620 18:10:00.12`."""
+_ANSI = rb"(?:\x1b\[[0-9;]*m)*"
+_PROCESS = rb"(?:\([^()\n]{1,40} pid=\d{1,10}\)" + _ANSI + rb" )?"
+_LEVEL = rb"(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)" + _ANSI + rb" )?"
+_BEFORE = _ANSI + _PROCESS + _ANSI + _LEVEL + rb"\W{0,3}(?:rank\d{1,5}\W{1,3})?(?:[IWEF](?=\d{3,4} ))?"
+_DATE = re.compile(_BEFORE + rb"((?:\d{4}[-/]\d\d[-/]\d\d|\d{3,4}|\d\d-\d\d)" + _CLOCK + rb")")
+"""A stamp at the start of a line: `[2026-06-27 10:16:12 TP0]`, `2026-02-26T13:55:38Z`, glog's `E0521 16:22:21.69`,
+PyTorch's `[rank3]:[E620 18:10:00.12` and vLLM's `(EngineCore pid=60) INFO 06-27 10:16:12`."""
 
 
 class Known(NamedTuple):

@@ -91,6 +91,7 @@ def test_what_stands_before_the_first_stamp_is_dated_by_that(tmp_path):
         ("\x1b[2m2026-06-20T14:02:12.125Z\x1b[0m ", 132.125),
         ("E0620 14:02:12.122900 4121 file.cc:7] ", 132.1229),
         ("[rank3]:[E620 14:02:12.122900428 ProcessGroupNCCL.cpp:616] ", 132.122900428),
+        ("(EngineCore_DP0 pid=60) ERROR 06-20 14:02:12 [core.py:88] ", 132),
     ],
 )
 def test_every_grammar_of_stamps_is_read(tmp_path, stamp, seconds):
@@ -137,6 +138,12 @@ def test_every_line_is_counted_once_also_beyond_those_that_are_kept(tmp_path):
     assert (252, 250, 1, 1) == (read.lines, read.known, len(read.unparsed), read.outside)
     counted = "250 used as evidence, 1 without meaning for it, 1 that could not be read"
     assert f"prefill-0: prefill.log: 253 lines: {counted}, 1 from before or after the time watched" == read.counted
+
+
+def test_an_access_line_that_names_its_process_is_read(tmp_path):
+    access = '(APIServer pid=41) INFO:     10.3.0.9:41712 - "GET /health HTTP/1.1" 200 OK\n'
+    found = imported(tmp_path, f"(EngineCore pid=60) INFO 06-20 14:02:12 [core.py:88] up\n{access}")
+    assert ((), [132]) == (found.logs[0].unparsed, [int(at(seen)) for seen in of_type(found, ev.Liveness)])
 
 
 def test_a_file_with_the_line_ends_of_another_system_is_read_alike(tmp_path):
@@ -301,6 +308,12 @@ def test_what_was_done_to_a_node_has_the_life_of_a_fault(tmp_path, did, kind, st
     )
     assert 180 == at(steps[-1])
     assert [] == of_type(found, ev.WaveFired)
+
+
+@pytest.mark.parametrize(("told", "lasts_s"), [({"done_by": "14:03:00Z"}, 120), ({}, None)])
+def test_what_was_stopped_and_went_on_counts_from_then(tmp_path, told, lasts_s):
+    found = imported(tmp_path, actions=[{"at": "14:01:00Z", "did": "stop", "nodes": ["decode-0"], **told}])
+    assert [lasts_s] == [fault.lasts_s for fault in found.events[0].plan.faults]
 
 
 def test_each_action_begins_a_cycle_and_what_was_done_at_once_shares_it(tmp_path):
