@@ -23,6 +23,8 @@ CANARY_EVERY_S = 1.0
 MOST_PAIRS = 16
 LANDED = (ev.Bound(name="server_aborts", op=">=", value=1),)
 """Killing clients exercised the abort path only if the servers told of at least one abort."""
+LANDED_UNTOLD = (ev.Bound(name="waiting", op=">=", value=1),)
+"""Of an engine that never tells of aborts: somebody must have seen a session there that waited for its first token."""
 
 
 def nodes_of(told: Observations, observed: Mapping[str, set[str]]) -> tuple[ev.Node, ...]:
@@ -102,11 +104,13 @@ def _timeouts(told: Observations, packs: Mapping[str, Pack]) -> tuple[ev.EngineT
     return tuple({**known, **noted}.values())
 
 
-def plan_of(told: Observations, deeds: Sequence[Deed], seen: ev.DeploymentSeen) -> ev.Plan:
+def plan_of(told: Observations, deeds: Sequence[Deed], seen: ev.DeploymentSeen, packs: Mapping[str, Pack]) -> ev.Plan:
     """What would have been right, and what had to be waited for before anything may be called permanent."""
     longest_s = max((timeout.seconds for timeout in seen.timeouts), default=0.0)
     proof_s = QUIET_S + IN_A_ROW * CANARY_EVERY_S
     cycles = max((deed.cycle for deed in deeds), default=1)
+    engine = packs[told.deployment.engine]
+    landed = LANDED if any(signature.klass == "abort" for signature in engine.signatures) else LANDED_UNTOLD
     planned: dict[str, ev.PlannedFault] = {}
     for deed in deeds:
         known = planned.get(deed.id)
@@ -115,7 +119,7 @@ def plan_of(told: Observations, deeds: Sequence[Deed], seen: ev.DeploymentSeen) 
             kind=deed.kind,
             how=deed.how,
             group="",
-            aim=LANDED if deed.kind == "kill" and deed.note.aim is None else bounds(deed.note.aim or {}),
+            aim=landed if deed.kind == "kill" and deed.note.aim is None else bounds(deed.note.aim or {}),
             lasts_s=deed.lasted_s if deed.lasted_s is not None or known is None else known.lasts_s,
             cycles=(*(known.cycles if known else ()), deed.cycle),
         )

@@ -156,7 +156,7 @@ def _journal(told: Observations, reader: _Reader, packs: Mapping[str, Loaded[Pac
         tool_version=__version__,
         utc=utc_text(clock.since_ns),
         target=f"{ORIGIN} evidence",
-        plan=plan_of(told, deeds, seen),
+        plan=plan_of(told, deeds, seen, reader.packs),
         packs=tuple(
             ev.PackUsed(name=name, engine=pack.value.name, sha256=pack.sha256) for name, pack in sorted(packs.items())
         ),

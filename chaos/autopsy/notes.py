@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,9 @@ _HOWS: dict[Did, str] = {
     "other": "other",
 }
 _ENDS = frozenset({"kill", "terminate", "restart"})
+_STATES = {"Z": "zombie", "X": "dead", "T": "stopped", "t": "tracing-stop", "<": "zombie"}
+"""First letters of what `ps` says of a process (`Zl`, `Z+`, `<defunct>`), in the words of the probes."""
+_PS_STATE = re.compile(r"[A-Zt][-<NLsl+]{0,5}|<defunct>")
 _ERRORS = {"gave-up": "timeout", "refused": "refused", "reset": "reset", "cut": "truncated"}
 
 
@@ -244,7 +248,7 @@ def _process(note: ProcessNote, clock: ImportClock) -> ev.ProcessSeen:
         node=note.node,
         pid=note.pid or 0,
         alive=note.alive,
-        state=note.state,
+        state=_state(note.state),
         start_time=None if note.started is None else clock.at(note.started) / 1e9,
         children=tuple(
             ev.Child(pid=child.pid or -number, name=child.name, alive=child.alive)
@@ -253,3 +257,8 @@ def _process(note: ProcessNote, clock: ImportClock) -> ev.ProcessSeen:
         threads=tuple(note.threads),
         threads_by="python" if note.threads else "kernel",
     )
+
+
+def _state(told: str) -> str:
+    """A process's state in one word; what `ps` writes is letters, and psutil's words are longer."""
+    return _STATES.get(told[:1], told) if _PS_STATE.fullmatch(told) else told

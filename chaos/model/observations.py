@@ -153,7 +153,8 @@ class ActionNote(Section):
     """Something that was done to the deployment or its clients, on purpose.
 
     `done_by`: when it was over (a killed process is gone or replaced, a restarted one serves, a stopped one goes on).
-    `aim`: what it must have met to count; for killed clients that the servers tell of one abort, where nothing is said.
+    `aim`: what it must have met to count. Of killed clients, where nothing is said: that the servers tell of one abort;
+    of an engine that never tells, that one session waited for its first token (`sessions`).
     """
 
     at: Moment
@@ -179,7 +180,7 @@ class HealthNote(Section):
 
 
 class ChildNote(Section):
-    """A child process. `state` is the word of ps or psutil; a zombie is dead."""
+    """A child process; of a zombie (`defunct`) write `alive: false`."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
     pid: Pid | None = None
@@ -187,7 +188,10 @@ class ChildNote(Section):
 
 
 class ProcessNote(Section):
-    """How a node's process was at a moment: also how one finds out that it is another one than before."""
+    """How a node's process was at a moment: also how one finds out that it is another one than before.
+
+    `state` is the word of psutil or the letters of ps; a zombie is dead.
+    """
 
     at: Moment
     node: Name

@@ -8,8 +8,10 @@ import pytest
 import yaml
 
 from chaos.autopsy import Imported, import_folder
+from chaos.judge import judge
 from chaos.model import events as ev
 from chaos.model.errors import InvalidFile, UserError
+from chaos.model.outcomes import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -254,6 +256,22 @@ def test_a_scrape_that_tells_nothing_is_refused_where_it_is_named(tmp_path, text
     assert (tmp_path / "observations.yaml").read_text().splitlines()[problem.line - 1][problem.column - 1 :] == "m.txt"
 
 
+@pytest.mark.parametrize(("kept", "outcome"), [(0.34, Outcome.LEAKING), (0.004, Outcome.HEALTHY)])
+def test_kv_memory_that_vllm_holds_at_rest_is_a_leak(tmp_path, kept, outcome):
+    scrapes = []
+    for name, at_, usage in (("before", "14:00:30Z", 0.004), ("after", "14:09:00Z", kept)):
+        (tmp_path / name).write_text(f'vllm:kv_cache_usage_perc{{engine="0"}} {usage}\nvllm:num_requests_running 0.0\n')
+        scrapes.append({"file": name, "node": "decode-0", "at": at_, "quiet_for": "25s"})
+    found = imported(
+        tmp_path,
+        deployment={**TOLD["deployment"], "engine": "vllm"},
+        scrapes=scrapes,
+        actions=[{"at": "14:01:00Z", "did": "kill-clients", "sessions": {"waiting": 5}}],
+        requests=[{"at": f"14:0{minute}:30Z", "ended": "complete", "took": "1s"} for minute in (1, 2, 3, 4, 5, 6)],
+    )
+    assert outcome is judge(found.events).outcome
+
+
 # ------------------------------------------------------------------------------------------------ notes
 
 
@@ -329,6 +347,13 @@ def test_each_action_begins_a_cycle_and_what_was_done_at_once_shares_it(tmp_path
     assert [(1, 60), (2, 300)] == [(phase.cycle, at(phase)) for phase in loads]
 
 
+@pytest.mark.parametrize(("engine", "aim"), [("sglang", "server_aborts"), ("vllm", "waiting")])
+def test_an_engine_that_never_tells_of_aborts_is_not_asked_for_them(tmp_path, engine, aim):
+    wave = {"at": "14:01:00Z", "did": "kill-clients", "sessions": {"waiting": 5}}
+    found = imported(tmp_path, deployment={**TOLD["deployment"], "engine": engine}, actions=[wave])
+    assert [(aim, ">=", 1)] == [(b.name, b.op, b.value) for fault in found.events[0].plan.faults for b in fault.aim]
+
+
 def test_a_fault_that_did_not_work_has_not_landed(tmp_path):
     note = {"at": "14:01:00Z", "did": "kill", "nodes": ["decode-0"], "failed": "no such process"}
     (step,) = of_type(imported(tmp_path, actions=[note]), ev.FaultStep)
@@ -343,6 +368,16 @@ def test_the_watch_is_as_long_as_it_was_and_waits_for_the_engines_own_timeouts(t
     (seen,) = of_type(found, ev.DeploymentSeen)
     assert ["baseline", "teardown"] == [phase.phase for phase in of_type(found, ev.PhaseEntered)]
     assert {"waiting": 600.0, "bootstrap": 300.0} == {t.name: t.seconds for t in seen.timeouts}
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [("Zl", "zombie"), ("<defunct>", "zombie"), ("T", "stopped"), ("t+", "tracing-stop"), ("Ssl", "Ssl"), ("", "")]
+    + [(word, word) for word in ("zombie", "stopped", "sleeping", "tracing-stop")],
+)
+def test_the_letters_of_ps_mean_what_the_words_of_the_probes_mean(tmp_path, told, state):
+    look = {"at": "14:01:00Z", "node": "decode-0", "state": told}
+    assert [state] == [seen.state for seen in of_type(imported(tmp_path, processes=[look]), ev.ProcessSeen)]
 
 
 def test_events_are_numbered_without_a_gap_and_never_run_backwards(tmp_path):
