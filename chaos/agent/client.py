@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Callable, Protocol
 
 from .answer import Answer, shorten
 from .http1 import BadHttp
+from .reach import ConnectError, WayLost
 from .sse import EventTooLong
-from .wire import ConnectError, Stage, WayLost, Wire
+from .wire import Stage, Wire
 
 if TYPE_CHECKING:
     from array import array
 
     from .config import Config
     from .http1 import Receiver, ResponseParser
-    from .wire import Farewell, Remote
+    from .reach import Remote
+    from .wire import Farewell
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 SURELY_TEXT = 4  # a token may decode to no text (an end marker, half a character); so many do not

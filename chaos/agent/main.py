@@ -47,15 +47,15 @@ from .holds import HOLDS, Hold
 from .http1 import PARSERS, request_head
 from .patience import lose_patience
 from .phases import PhaseFile
+from .reach import Remote
 from .report import Report
 from .sessions import Load
 from .waves import BadWave, follow, hand_over, parse_order, strike
-from .wire import Remote
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from .wire import Address
+    from .reach import Address
 
 try:
     import uvloop

@@ -15,30 +15,17 @@ import socket
 import struct
 import termios
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Callable, Protocol, cast
 
 from . import blackhole, door
+from .reach import ConnectError, reach
 
 if TYPE_CHECKING:
-    import ssl
-
-Address = tuple[socket.AddressFamily, tuple[object, ...]]
+    from .reach import Remote
 
 _LINGER_0 = struct.pack("ii", 1, 0)
 _DRAIN_READS = 256  # a server that sends faster than we drain must not keep us here
 _CLOSE_GRACE_S = 2.0  # for the peer's half of a TLS farewell
-
-
-class Remote(NamedTuple):
-    """Where to connect. Names were resolved once: a lookup per request would be part of what is measured.
-
-    With `unix_socket` a relay behind it connects, in our place.
-    """
-
-    addresses: list[Address]
-    tls: ssl.SSLContext | None
-    name: str
-    unix_socket: str = ""
 
 
 class Listener(Protocol):
@@ -52,14 +39,6 @@ class Listener(Protocol):
 
     def lost(self, error: Exception | None) -> None:
         """The connection ended, and not by `hang_up` or `close`; None for a regular end of file."""
-
-
-class ConnectError(Exception):
-    """No connection came about."""
-
-
-class WayLost(ConnectError):
-    """The relay that would connect in our place is not there: whatever it leads to is not to blame."""
 
 
 class Stage(enum.Enum):
@@ -106,7 +85,12 @@ class Wire(asyncio.Protocol):
         self._task = asyncio.current_task()
         self._tls = remote.tls is not None
         self.stage = Stage.CONNECTING
-        sock = await (self._reach(remote.unix_socket) if remote.unix_socket else self._connect(remote.addresses))
+        try:
+            self._sock, self._port = await reach(self._loop, remote)
+        except BaseException:
+            self.stage = Stage.CLOSED
+            raise
+        sock = self._sock
         try:
             if remote.tls is None:
                 # Straight to the socket: a transport may keep bytes until the loop's next turn, and the stamp lie.
@@ -131,48 +115,6 @@ class Wire(asyncio.Protocol):
         if remote.tls is not None and self._transport is not None and not self._how:
             self._transport.write(data)
             self._listener.sent(monotonic_ns(), self._port)
-
-    async def _connect(self, addresses: list[Address]) -> socket.socket:
-        failure: OSError | None = None
-        for family, address in addresses:
-            try:
-                sock = socket.socket(family, socket.SOCK_STREAM)
-            except OSError as error:  # too many open files; or no IPv6 here
-                failure = error
-                continue
-            sock.setblocking(False)
-            try:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await self._loop.sock_connect(sock, address)
-            except OSError as error:
-                sock.close()
-                failure = error
-            except BaseException:
-                self._close_socket(sock)
-                raise
-            else:
-                self._sock, self._port = sock, sock.getsockname()[1]
-                return sock
-        self.stage = Stage.CLOSED
-        raise ConnectError(str(failure)) from failure
-
-    async def _reach(self, path: str) -> socket.socket:
-        """Have the relay connect; it tells how that went before anything else."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.setblocking(False)
-        try:
-            self._port = await door.enter(self._loop, sock, path)
-        except door.NoWay as error:
-            self._close_socket(sock)
-            raise WayLost(str(error)) from error
-        except OSError as error:
-            self._close_socket(sock)
-            raise ConnectError(str(error)) from error
-        except BaseException:
-            self._close_socket(sock)
-            raise
-        self._sock = sock
-        return sock
 
     # ------------------------------------------------------------------------------------------ asyncio calls these
 

@@ -73,7 +73,7 @@ async def test_a_lack_of_file_descriptors_is_a_failed_connection(
         raise OSError(24, "Too many open files")
 
     tools = make_tools(make_config("http://127.0.0.1:1"))
-    monkeypatch.setattr("chaos.agent.wire.socket.socket", none_left)
+    monkeypatch.setattr("chaos.agent.reach.socket.socket", none_left)
     _, notes = await _run(tools, phases)
     (end,) = notes.of("end")
     assert ("connect", "error", None) == (end["error"], end["ended_by"], end["sent"])
