@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from chaos.model.events import AnyEvent
     from chaos.model.verdict import Verdict
-    from chaos.render.panes import KeyEntry
+    from chaos.render.panes.pane import KeyEntry
     from chaos.render.timeline import Timeline
 
 # No request leaves the page, whatever a log line in it says: the browser is told so, too.

@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.render import words
-from chaos.render.panes import ROLES, KeyEntry, build_panes, safe
+from chaos.render.panes import build_panes
+from chaos.render.panes.pane import ROLES, KeyEntry, safe
 
 if TYPE_CHECKING:
-    from chaos.render.panes import Json
+    from chaos.render.panes.pane import Json
     from chaos.render.record import Record
 
 GAP_PX = 34  # room for a pane's title

@@ -20,7 +20,7 @@ from chaos.judge import judge
 from chaos.render import ReportExtras, report_html
 from chaos.render.evidence import NOTHING, evidence_rows, periods
 from chaos.render.html import embed_json
-from chaos.render.panes import ROLES
+from chaos.render.panes.pane import ROLES
 from chaos.render.record import Record
 from chaos.render.timeline import build_timeline
 
