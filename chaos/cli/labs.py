@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from chaos.cli.boundary import interruptible
 from chaos.cli.targets import note, parse_options
@@ -18,16 +20,16 @@ from chaos.model.errors import LabError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from chaos.lab.kinds import BuildInfo
+
 
 def show_catalogue(*, verbose: bool) -> None:
     """Print every lab, its builds, what is installed of it; with `verbose` also its options and stand-ins."""
     console = Console(highlight=False)
     for lab in catalogue():
         console.print(f"lab:{lab.name} ({lab.kind}): {lab.about}", markup=False)
-        builds = _table("build", "engine", "about", "upstream", "fixed in")
         for build in lab.builds:
-            builds.add_row(build.name, build.version, build.about, build.upstream, build.fixed_in)
-        console.print(builds)
+            _show_build(console, build)
         _show_installed(console, lab.name)
         if verbose:
             options = _table("--set option", "default", "about")
@@ -35,11 +37,22 @@ def show_catalogue(*, verbose: bool) -> None:
                 options.add_row(option.name, option.default, option.about)
             console.print(options)
             for title, lines in (("stand-ins", lab.standins), ("notes", lab.notes)):
+                if lines:
+                    console.print(f"  {title}:")
                 for line in lines:
-                    console.print(f"  {title}: {line}", markup=False)
+                    console.print(Padding(Text(f"- {line}"), (0, 0, 0, 4)))
         console.print()
     if not verbose:
         console.print("options and stand-ins: pdchaos lab list --verbose", markup=False)
+
+
+def _show_build(console: Console, build: BuildInfo) -> None:
+    """One under the other, so that a narrow terminal shows it, too; the name begins its line, to be copied."""
+    versions = f"  engine {build.version}" + (f", fixed in {build.fixed_in}" if build.fixed_in else "")
+    console.print(Text(build.name, "bold") + Text(versions))
+    for told, style in ((build.about, ""), (build.upstream, "dim")):
+        if told:
+            console.print(Padding(Text(told, style), (0, 0, 0, 4)))
 
 
 def _show_installed(console: Console, name: str) -> None:
@@ -52,7 +65,8 @@ def _show_installed(console: Console, name: str) -> None:
         return
     versions = ", ".join(f"{each.version} ({describe_size(each.size_bytes)})" for each in there)
     shared = f"; shared by all: {describe_size(installer.shared_bytes)}" if installer.shared_bytes else ""
-    console.print(f"  installed in {there[0].folder.parent}: {versions}{shared}", markup=False, soft_wrap=True)
+    console.print(f"  installed: {versions}{shared}", markup=False)
+    console.print(f"  in {there[0].folder.parent}", markup=False, soft_wrap=True)
 
 
 def _table(*columns: str) -> Table:
@@ -119,22 +133,13 @@ def take_down(name: str | None) -> None:
 
 def show_status() -> None:
     """Print every kept lab."""
-    table = Table("lab", "state", "minutes left", "pids", "target file", box=None, padding=(0, 2, 0, 0))
-    for folder in _folders():
-        status = keeper.status(folder)
-        if status.state is keeper.State.DOWN:
-            continue
+    up = [status for folder in _folders() if (status := keeper.status(folder)).state is not keeper.State.DOWN]
+    for status in up:
         dead = f" (dead: {' '.join(map(str, status.dead))})" if status.dead else ""
-        table.add_row(
-            status.lab,
-            f"{status.state.value}{dead}",
-            f"{status.seconds_left / 60:.0f}",
-            " ".join(map(str, status.pids)),
-            status.target,
-        )
-    if table.row_count:
-        Console(soft_wrap=True).print(table)
-    else:
+        print(f"{status.lab}: {status.state.value}{dead}, ends by itself in {status.seconds_left / 60:.0f} min")  # noqa: T201
+        print(f"    target file: {status.target}")  # noqa: T201
+        print(f"    pids: {' '.join(map(str, status.pids))}")  # noqa: T201
+    if not up:
         print("no lab is up")  # noqa: T201
 
 

@@ -54,7 +54,10 @@ def show_plan(reference: str, target_text: str, *, overrides: Sequence[str], lab
 def _rows(scenario: Scenario, plan: Plan, target: Target, packs: Mapping[str, Pack]) -> Iterable[tuple[str, str]]:
     yield "scenario", f"{plan.scenario}: {plan.about}" if plan.about else plan.scenario
     yield "target", target.name + (f", its engine's clocks x {plan.time_scale:g}" if plan.time_scale != 1 else "")
-    yield "baseline", f"{plan.canaries_in_a_row} canaries in a row on every path, one each {plan.canary_interval_s:g} s"
+    yield (
+        "baseline",
+        f"{plan.canaries_in_a_row} canaries in a row on every path, one every {plan.canary_interval_s:g} s",
+    )
     for group in scenario.load:
         yield "load", _load(group)
     for step in scenario.timeline:
@@ -109,7 +112,8 @@ def _fresh(target: Target, asked: str) -> Iterable[tuple[str, str]]:
 
 
 def _load(group: Group) -> str:
-    pace = f"{group.arrival.rate:g}/s" if group.arrival.rate else f"over {group.arrival.ramp:g} s"
+    ramp = f"over {group.arrival.ramp:g} s" if group.arrival.ramp else "at once"
+    pace = f"{group.arrival.rate:g}/s" if group.arrival.rate else ramp
     more = ""
     if group.saturate:
         more = f", more of them (up to {group.saturate.max_sessions}) until {group.saturate.waiting} wait"

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 
+from chaos.cli.app import app
 from chaos.lab.catalogue import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +41,33 @@ def test_help_answers_without_importing_what_only_runs_need() -> None:
         "run", "judge", "autopsy", "plan", "check", "schema", "scenarios", "init", "doctor", "sweep", "demo", "lab",
     ):  # fmt: skip
         assert f" {command} " in said.stdout
+
+
+def every_command(command=None, words: tuple[str, ...] = ()):
+    command = command or typer.main.get_command(app)
+    yield words, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from every_command(inner, (*words, name))
+
+
+def test_every_option_and_argument_is_explained() -> None:
+    mute = [(words, each.name) for words, command in every_command() for each in command.params if not each.help]
+    assert [] == mute
+
+
+def test_the_examples_of_every_help_text_are_lines_that_can_be_typed() -> None:
+    known = dict(every_command())
+    examples = [line for command in known.values() for line in re.findall("`(pdchaos [^`]+)`", command.epilog or "")]
+    assert 15 < len(examples)
+    for example in examples:
+        words = shlex.split(example.split(" > ")[0])[1:]
+        names = max((name for name in known if name == tuple(words[: len(name)])), key=len)
+        known[names].make_context(" ".join(names), words[len(names) :])  # raises what a mistake would print
+
+
+def test_help_is_filled_to_the_width_of_the_terminal() -> None:
+    said = pdchaos("run", "--help", columns=80).stdout
+    assert "Everything is recorded in a run folder that pdchaos judge can judge" in said
 
 
 def test_check_reports_every_problem_of_every_file_with_its_place(tmp_path: Path) -> None:
@@ -138,9 +169,13 @@ def test_plan_shows_every_duration_on_the_labs_clock() -> None:
     assert "recovery within 3 s; allowed: healthy" in said.stdout
 
 
-def test_the_names_of_builds_can_be_copied_from_a_narrow_terminal() -> None:
-    begins = {line.split(" ")[0] for line in pdchaos("lab", "list", columns=80).stdout.splitlines()}
-    assert {build.name for lab in catalogue() for build in lab.builds} <= begins
+def test_the_builds_can_be_read_and_their_names_copied_from_a_narrow_terminal() -> None:
+    said = pdchaos("lab", "list", columns=60).stdout
+    filled = " ".join(said.split())
+    for build in (build for lab in catalogue() for build in lab.builds):
+        assert f"\n{build.name} " in said
+        assert f"{build.name} engine {build.version}" in filled
+        assert " ".join(build.about.split()) in filled
 
 
 @pytest.mark.parametrize("kind", ["scenario", "target", "pack", "observations"])

@@ -78,11 +78,10 @@ async def _metrics(name: str, looked: Looked, http: httpx.AsyncClient, headers: 
     gauges = sorted(wanted.name for wanted in missing if wanted.kind == "gauge")
     said = f"{len(there)} of {len(source.wanted)} wanted families"
     if len(missing) > len(gauges):
-        said += f", {len(missing) - len(gauges)} counters have counted nothing yet"
+        said += f", counters that have counted nothing yet: {len(missing) - len(gauges)}"
     if gauges:
-        return Row(
-            name, "metrics", State.NOTE, f"{said}; not there: {', '.join(gauges)}", "what they tell stays unknown"
-        )
+        said += f"; what these would tell stays unknown: {', '.join(gauges)}"
+        return Row(name, "metrics", State.NOTE, said)
     return Row.ok(name, "metrics", said)
 
 

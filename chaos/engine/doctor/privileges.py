@@ -36,7 +36,9 @@ def signals(server: Server, host: Host) -> Row:
     try:
         processes = processes_now(host, server.spec)
         if may_signal(host, processes[0]):
-            return Row.ok(server.id, "signal", f"{len(processes)} processes may be signalled")
+            return Row.ok(
+                server.id, "signal", f"{len(processes)} process{'es' * (len(processes) > 1)} may be signalled"
+            )
     except (NotLocated, HostLost) as why:
         return Row(server.id, "signal", State.REFUSED, f"whose process? {why}", "see `process`")
     return Row(

@@ -151,7 +151,8 @@ def _reworded(cause: BaseException) -> str:
     if _AIOHTTP and isinstance(cause, aiohttp.ClientConnectorError) and not isinstance(cause, aiohttp.ClientSSLError):
         why, number = cause.os_error, cause.os_error.errno or 0
         told = os.strerror(number) if number in errno.errorcode else why.strerror or str(why)
-        return f"no connection to {cause.host}:{cause.port} ({told})"
+        more = "" if number == errno.ECONNREFUSED else f" ({told})"  # which the code says
+        return f"no connection to {cause.host}:{cause.port}{more}"
     return "the connection ended before the whole body was there" if isinstance(cause, _CUT) else ""
 
 
