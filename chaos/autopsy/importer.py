@@ -103,9 +103,8 @@ class _Reader:
     def _log(self, index: int, body: bytes) -> None:
         spec = self.told.logs[index]
         node = self._nodes[spec.node]
-        year = int(utc_text(self.clock.since_ns)[:4])
         until_ns = None if spec.until is None else parse_moment(spec.until, self.told.date)
-        stamps = Stamps(parse_offset(spec.utc_offset), year)
+        stamps = Stamps(parse_offset(spec.utc_offset), self.clock.since_ns)
         text = LogText(node, spec.file, self.packs[node.engine], body, stamps, until_ns)
         try:
             events, read = read_log(text, self.clock)

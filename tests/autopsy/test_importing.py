@@ -107,6 +107,20 @@ def test_a_zone_in_the_stamp_wins_over_the_logs_offset(tmp_path):
     assert [132, 132] == [int(at(hit)) for hit in of_type(imported(tmp_path, log, logs=logs), ev.LogHit)]
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "offset"),
+    [
+        ("2026-12-31T23:58:00Z", "2027-01-01T00:10:00Z", "+00:00"),
+        ("2027-01-01T06:58:00Z", "2027-01-01T07:10:00Z", "-07:00"),
+    ],
+)
+def test_stamps_without_a_year_are_read_over_new_year(tmp_path, since, until, offset):
+    log = f"INFO 12-31 23:59:00 [a.py:1] {GUARD}INFO 01-01 00:01:00 [a.py:1] {GUARD}"
+    logs = [{"file": "prefill.log", "node": "prefill-0", "utc_offset": offset}]
+    found = imported(tmp_path, log, watched={"from": since, "to": until}, logs=logs)
+    assert [60, 180] == [int(at(hit)) for hit in of_type(found, ev.LogHit)]
+
+
 def test_lines_of_a_former_life_accuse_nobody_and_are_counted(tmp_path):
     log = f"[2026-06-19 14:02:12 TP0] x\n{TRACEBACK}[2026-06-20 14:02:12 TP0] y\n[2026-06-20 15:00:00 TP0] {GUARD}"
     found = imported(tmp_path, log)

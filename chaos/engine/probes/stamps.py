@@ -19,11 +19,16 @@ HALF_A_DAY = timedelta(hours=12)
 
 
 class Stamps:
-    """Reads the stamps of one log. A zone in the stamp wins over the log's offset; glog leaves out the year."""
+    """Reads the stamps of one log. A zone in the stamp wins over the log's offset.
 
-    def __init__(self, zone: timezone, year: int) -> None:
+    glog and vLLM leave out the year: it is the one that brings a stamp nearest to a moment of the log (`near_ns`, since
+    the epoch), as it has to be over New Year.
+    """
+
+    def __init__(self, zone: timezone, near_ns: int) -> None:
         self._zone = zone
-        self._year = year
+        self._near_ns = near_ns
+        self._year = datetime.fromtimestamp(near_ns // 1_000_000_000, zone).year
         self._last = ("", 0)
 
     def epoch_ns(self, stamp: str) -> int | None:
@@ -52,16 +57,23 @@ class Stamps:
         if match is None:
             return None
         zone = self._zone if match["zone"] is None else parse_offset(match["zone"])
-        try:
-            whole = datetime(
-                int(match["year"] or self._year),
-                int(match["month"]),
-                int(match["day"]),
-                int(match["hour"]),
-                int(match["minute"]),
-                int(match["second"]),
-                tzinfo=zone,
-            )
-        except ValueError:
-            return None
-        return since_epoch_ns(whole) + int((match["fraction"] or "0").ljust(9, "0"))
+        years = (int(match["year"]),) if match["year"] else (self._year, self._year - 1, self._year + 1)
+        read = [at for at in (_moment(match, year, zone) for year in years) if at is not None]
+        return min(read, key=lambda at: abs(at - self._near_ns), default=None)
+
+
+def _moment(match: re.Match[str], year: int, zone: timezone) -> int | None:
+    """A stamp of this year, since the epoch; None for what no calendar has."""
+    try:
+        whole = datetime(
+            year,
+            int(match["month"]),
+            int(match["day"]),
+            int(match["hour"]),
+            int(match["minute"]),
+            int(match["second"]),
+            tzinfo=zone,
+        )
+    except ValueError:
+        return None
+    return since_epoch_ns(whole) + int((match["fraction"] or "0").ljust(9, "0"))

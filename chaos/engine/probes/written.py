@@ -6,7 +6,7 @@ unless that puts it in the future or before anything was read, and UTC does not:
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from chaos.engine.probes.stamps import Stamps
@@ -32,18 +32,11 @@ class Written:
         read_ns = clocks.mono_ns + offset_ns
         local = timezone(timedelta(seconds=clocks.tz_s))
         for zone in (UTC, local) if self._utc_first else (local, UTC):
-            for year in _years(clocks):
-                epoch_ns = Stamps(zone, year).epoch_ns(stamp)
-                if epoch_ns is None:
-                    continue
-                written_ns = read_ns - (clocks.wall_ns - epoch_ns)
-                if self._since_ns - EARLY_NS <= written_ns <= read_ns + AHEAD_NS:
-                    self._utc_first = zone is UTC
-                    return min(written_ns, read_ns)
+            epoch_ns = Stamps(zone, clocks.wall_ns).epoch_ns(stamp)
+            if epoch_ns is None:
+                continue
+            written_ns = read_ns - (clocks.wall_ns - epoch_ns)
+            if self._since_ns - EARLY_NS <= written_ns <= read_ns + AHEAD_NS:
+                self._utc_first = zone is UTC
+                return min(written_ns, read_ns)
         return None
-
-
-def _years(clocks: Clocks) -> tuple[int, int, int]:
-    """For stamps without a year: this one, and at its turn the others."""
-    year = datetime.fromtimestamp(clocks.wall_ns // 1_000_000_000, UTC).year
-    return year, year - 1, year + 1
