@@ -28,7 +28,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 _JSON_IN_HTML = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _SYMBOLS = {
     "circle": "\u25cf", "triangle-up": "\u25b2", "x": "\u2716", "diamond-open": "\u25c7", "star": "\u2605",
-    "diamond": "\u25c6", "line-ns-open": "|", "hourglass": "\u29d6", "star-diamond": "\u2726",
+    "diamond": "\u25c6", "line-ns-open": "|", "triangle-down": "\u25bc", "star-diamond": "\u2726",
     "square-open": "\u25a1", "area": "\u25a0",
 }  # fmt: skip
 _DASHES = {"solid": "\u2501\u2501\u2501", "dash": "\u2501 \u2501", "dot": "\u2509\u2509\u2509",

@@ -10,7 +10,7 @@ from chaos.render.evidence import NOTHING, evidence_rows, periods
 from chaos.render.markup import Html, h, join, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from chaos.model.verdict import Evidence, Finding, Verdict, WaveVerdict
     from chaos.render.markup import Child
@@ -63,7 +63,7 @@ def banner(verdict: Verdict, name: str, record: Record) -> Html:
             h("ul", *(h("li", word) for word in manner), cls="chips"),
             cls="verdict",
         ),
-        h("h1", words.headline(verdict) or "There is no more to say."),
+        h("h1", *_unbroken(words.headline(verdict) or "There is no more to say.")),
         _left(verdict),
         _reasons(verdict.reasons),
         h("dl", *(h("div", h("dt", key), h("dd", value)) for key, value in facts), cls="facts"),
@@ -209,6 +209,14 @@ def evidence(record: Record) -> Html:
     if len(parts) == 1:
         why = "No fault was injected, so there is no before and after."
     return section("evidence", "Evidence", h("p", why, cls="quiet"), table(heads, rows, cls="evidence"))
+
+
+def _unbroken(text: str) -> Iterator[Child]:
+    """A text whose names (`prefill-0>decode-0`) go to the next line as a whole: browsers break at each hyphen."""
+    for number, word in enumerate(text.split(" ")):
+        if number:
+            yield " "
+        yield h("span", word, cls="whole") if "-" in word else word
 
 
 def findings(verdict: Verdict) -> Html:

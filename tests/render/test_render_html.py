@@ -9,6 +9,7 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
+import msgspec
 import plotly.graph_objects as go
 import pytest
 import sample
@@ -302,3 +303,11 @@ def test_what_a_stopped_run_did_on_leaving_is_read_before_any_reason():
     text = Page(report_html([], verdict, EXTRAS)).text
     assert text.index(verdict.leaving.told[0]) < text.index(verdict.reasons[0])
     assert set(verdict.leaving.told) <= set(text)
+
+
+def test_the_names_of_a_headline_stay_whole_and_their_text_the_same():
+    told = msgspec.structs.replace(sample.wedged_verdict(), headline="On prefill-0>decode-0 nothing completes")
+    page = report_html(sample.wedged_events(), told, EXTRAS)
+    (line,) = re.findall("<h1>(.*?)</h1>", page)
+    assert '<span class="whole">prefill-0&gt;decode-0</span>' in line
+    assert "On prefill-0&gt;decode-0 nothing completes" == re.sub("<[^>]*>", "", line)

@@ -16,7 +16,7 @@ _HIT_LOOKS = {
     "crash": ("fail", "star", 12),
     "traceback": ("late", "diamond", 9),
     "abort": ("s0", "line-ns-open", 9),
-    "timeout": ("late", "hourglass", 9),
+    "timeout": ("late", "triangle-down", 9),
     "restart": ("s2", "star-diamond", 10),
 }
 
