@@ -22,7 +22,7 @@ from chaos.judge.wedge import (
     wedged_window,
 )
 from chaos.judge.workers import Part
-from chaos.model.outcomes import Answer, Outcome
+from chaos.model.outcomes import Answer, Outcome, RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -198,7 +198,19 @@ def _healthy(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str
     return f"every path served again within {listed(worst)} and to the end"
 
 
+def _unfit(case: Case) -> str:
+    """Why a run never began to break anything; empty for all others."""
+    ended = case.facts.ended
+    if ended is None or ended.status != RunStatus.UNFIT:
+        return ""
+    first, *others = ended.reason.split("; ")
+    more = f" (and {count(len(others), 'further objection')})" if others else ""
+    return f"the target was unfit before anything was broken: {first}{more}" if first else ""
+
+
 def _inconclusive(case: Case, _outcome: Outcome, findings: Sequence[Finding]) -> str:
+    if unfit := _unfit(case):
+        return unfit
     doubts = [f for f in findings if (f.required or f.outcome is Outcome.INCONCLUSIVE) and _in_doubt(f)]
     doubts.sort(key=lambda f: f.id in _FOLLOWS_FROM_FAILURE)
     if not doubts:

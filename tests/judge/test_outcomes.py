@@ -572,6 +572,14 @@ def test_a_cold_start_that_looks_like_a_wedge_is_an_unfit_target():
     )
 
 
+def test_the_headline_of_an_unfit_target_says_what_is_wrong_with_it():
+    *rest, ended = play(reply=HANG).finish(status="unfit", idle=False)
+    reason = "router-0 does not answer; router-0: no metrics; decode-0 does not answer"
+    verdict = judge([*rest, msgspec.structs.replace(ended, reason=reason)])
+    first = "the target was unfit before anything was broken: router-0 does not answer (and 2 further objections)"
+    assert (Outcome.INCONCLUSIVE, f"INCONCLUSIVE: {first}") == (verdict.outcome, verdict.headline)
+
+
 def test_red_health_with_progress_and_red_health_of_a_dead_path():
     assert Outcome.OVERLOADED == judge(late_behind_work_that_progresses()).outcome
     assert Outcome.WEDGED == judge(wedging(waved(health=503)).finish()).outcome
