@@ -78,3 +78,20 @@ def test_an_idle_prefill_holds_what_it_computed_last_until_somebody_comes(lab):
 
 def used(lab) -> float | None:
     return lab.metric(lab.prefill, "num_used_tokens")
+
+
+def in_flight(lab) -> list[float]:
+    """What the router counts for each of its workers."""
+    name = "smg_worker_requests_active"
+    return [value for (sample, _), value in lab.samples(lab.router_metrics).items() if sample == name]
+
+
+def test_requests_whose_clients_left_stay_in_the_routers_count_and_in_nothing_else(lab):
+    drifts = lab("load-count-drifts")
+    for wave in (1, 2):
+        drifts.kill_waiting(5)
+        drifts.until_idle()
+        assert 200 == drifts.ask(CHAT).status
+        assert [5 * wave] * 2 == in_flight(drifts)
+    listed = drifts.http.get(f"{drifts.router}/workers").json()["workers"]
+    assert [10, 10] == [worker["load"] for worker in listed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab_client import CHAT, eventually
+from lab_client import CHAT, GENERATE, eventually
 
 WAVE = 12
 
@@ -83,3 +83,32 @@ def test_a_prompt_too_long_for_the_window_pool_starves_everybody_until_its_clien
     poison.hang_up()
     eventually(lambda: 200 == starved.ask_pair(7).status, "served at once")
     assert "full token usage: 0.05, swa token usage: 0.73, " in starved.log("prefill-0")
+
+
+def test_requests_that_are_rightly_refused_close_the_router_to_all_for_a_minute(lab):
+    strict = lab("refusals-open-breakers", time_scale=0.05)
+    for _ in range(9):
+        assert 400 == strict.ask(GENERATE, "two", sampling_params={"n": 2}).status
+    assert 200 == strict.ask(CHAT).status  # and all is forgotten
+    for _ in range(10):
+        assert 400 == strict.ask(GENERATE, "two", sampling_params={"n": 2}).status
+    refused = strict.ask(CHAT)
+    assert (503, True) == (refused.status, "all circuits open" in str(refused.events))
+    assert 200 == strict.ask_pair(5).status
+    assert 200 == strict.http.get(f"{strict.router}/health").status_code
+    eventually(lambda: 200 == strict.ask(CHAT).status, "open no more")
+
+
+def test_a_burst_over_a_slow_transport_makes_prefill_call_itself_sick_for_good_and_it_serves(lab):
+    slow = lab("slow-counted-as-dead", transfer_ms=200, slots=40, time_scale=0.02, step_ms=2)
+    few = slow.clients(8, tokens=2)  # two behind each other: in time
+    eventually(lambda: all(client.has(b"[DONE]") for client in few), "answered")
+    assert 200 == slow.http.get(f"{slow.prefill}/health").status_code
+    many = slow.clients(36, tokens=2)
+    eventually(lambda: all(client.has(b"[DONE]") for client in many), "all answered, though late")
+    assert 503 == slow.http.get(f"{slow.prefill}/health").status_code
+    assert 200 == slow.http.get(f"{slow.decode}/health").status_code
+    assert "Transfer" not in slow.log("prefill-0")
+    eventually(lambda: slow.ask(CHAT).status == 503, "the router believes it")
+    assert 200 == slow.ask_pair(5).status
+    assert 503 == slow.http.get(f"{slow.prefill}/health").status_code

@@ -7,6 +7,8 @@ import signal
 
 from lab_client import CHAT, GENERATE, eventually
 
+from chaos.lab.sim.builds.transfers import RING_TOKENS
+
 LONG = "word " * 30
 SHORT = "word"
 
@@ -85,3 +87,21 @@ def transfers(lab) -> float:
     """The gauge, fresh: it is written at the 40th step of a request of ours."""
     assert 200 == lab.ask(CHAT, LONG, tokens=50).status
     return lab.metric(lab.decode, "num_decode_transfer_queue_reqs") or 0
+
+
+def test_after_one_abort_decode_serves_on_until_its_staging_ring_is_used_up(lab):
+    pinned = lab("staging-ring-pinned", step_ms=2, time_scale=0.1)
+    for _ in range(5):  # more than the ring holds: what was received is given back
+        assert 200 == pinned.ask(CHAT, "word " * 600).status
+    pinned.kill_waiting(1, "word " * 600 + "{n}")
+    assert pinned.is_idle(pinned.decode)
+    for _ in range(2):
+        assert 200 == pinned.ask(CHAT, "word " * 600).status
+    assert not pinned.hangs(room=5)  # short ones still find room
+    client = pinned.client(CHAT, "word " * 600, 2)
+    assert not client.bytes_within(0.7)
+    assert 200 == pinned.http.get(f"{pinned.decode}/health").status_code
+    assert pinned.hangs(room=7)  # and none passes one that waits
+    client.hang_up()
+    eventually(lambda: 2 <= (pinned.metric(pinned.decode, "num_aborted_requests_total") or 0), "decode noticed")
+    assert 200 == pinned.ask(GENERATE, "word " * (RING_TOKENS + 1)).status  # without the ring

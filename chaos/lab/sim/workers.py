@@ -97,7 +97,7 @@ class Workers:
         self.page.set("smg_worker_cb_state", 1.0 if self.is_open(worker) else 0.0, worker=worker.url)
 
     def started(self, worker: Worker, by: int) -> None:
-        """Count requests in flight."""
+        """Count requests in flight; a seam for builds."""
         worker.active += by
         self.page.set("smg_worker_requests_active", worker.active, worker=worker.url)
 

@@ -17,6 +17,7 @@ from chaos.lab.sim.rooms import ABORTED_BY_REQUEST, KVPoll
 from chaos.lab.sim.scheduler import ABORTED_RUNNING
 from chaos.lab.sim.stats import NodeMetrics
 from chaos.lab.sim.transfer import TransferWorkers
+from chaos.lab.sim.workers import Workers
 
 if TYPE_CHECKING:
     from chaos.lab.sim.decode_request import DecodeReq
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from chaos.lab.sim.scheduler import Parts
     from chaos.lab.sim.stats import Stats
     from chaos.lab.sim.transfer import Links
+    from chaos.lab.sim.workers import Worker
 
 SLOWER = 10
 
@@ -153,6 +155,16 @@ class FreedByNextBatch(PrefillScheduler):
         return super().flush_cache()
 
 
+class LoadDrifts(Workers):
+    """A request is counted out at the end of its handler, which one whose client has left never reaches."""
+
+    def started(self, worker: Worker, by: int) -> None:
+        """A handler that was cancelled is dropped where it waits. Round robin does not look at the number."""
+        task = asyncio.current_task()
+        if by > 0 or task is None or not task.cancelling():
+            super().started(worker, by)
+
+
 BUILDS = (
     Build(
         name="slow-prefill",
@@ -197,5 +209,12 @@ BUILDS = (
         upstream="vllm-project/vllm #41180",
         prefill=FreedByNextBatch,
         frontend=ConstantHealth,
+    ),
+    Build(
+        name="load-count-drifts",
+        about="healthy: the router counts requests whose clients left as in flight for good, and selects round robin",
+        version="0.5.16",
+        upstream="vllm-project/router PR #215, #200; sgl-project/sglang PR #9523",
+        workers=LoadDrifts,
     ),
 )

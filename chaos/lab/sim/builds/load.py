@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from chaos.lab.sim import kv
 from chaos.lab.sim.builds.build import Build
 from chaos.lab.sim.decode_scheduler import DecodeScheduler
+from chaos.lab.sim.frontend import Frontend
 from chaos.lab.sim.prefill_scheduler import PrefillScheduler
+from chaos.lab.sim.rooms import KVPoll
+from chaos.lab.sim.transfer import TransferWorkers
 
 if TYPE_CHECKING:
     from chaos.lab.sim.request import Req
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 
 SWA_TOKENS = 4096  # of the pool of a hybrid model's sliding-window layers, beside the full one
 SWA_MARGIN = 512  # of it, kept free at admission
+QUARANTINE_BUDGET = 16  # transfers that may miss their deadline (mQuarantineBudget)
 BUSY = 8  # requests on their way or running from which on KV goes through the host cache
 
 
@@ -58,6 +63,42 @@ class SlidingWindowPool(PrefillScheduler):
         return f"full token usage: {stats.token_usage:.2f}, swa token usage: {swa:.2f}"
 
 
+class Quarantined(TransferWorkers):
+    """A transfer that is not over at its deadline, which counts from when it was queued, is put down as dead for good.
+
+    It goes on, and arrives.
+    """
+
+    def __init__(self, *args: object, **more: object) -> None:
+        super().__init__(*args, **more)  # type: ignore[arg-type]
+        self._quarantined = 0
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether no more than the budget were put down; nothing ever takes one back."""
+        return self._quarantined <= QUARANTINE_BUDGET
+
+    def enqueue(self, room: int, kv: bytes) -> None:
+        """The deadline runs while it waits for a worker, too."""
+        asyncio.get_running_loop().call_later(self.clocks.transfer_timeout_s, self._due, room)
+        super().enqueue(room, kv)
+
+    def _due(self, room: int) -> None:
+        rooms = self.manager.rooms
+        if rooms.known(room) and rooms.poll(room) not in (KVPoll.SUCCESS, KVPoll.FAILED):
+            self._quarantined += 1
+
+
+class AsksTransceiver(Frontend):
+    """`/health` is what the transfer backend thinks of itself, whatever is generated meanwhile."""
+
+    async def is_healthy(self) -> bool:
+        """As it always was, and then that."""
+        backends = [each.transfer for each in self.ranks.schedulers if isinstance(each, PrefillScheduler)]
+        sick = any(isinstance(each, Quarantined) and not each.is_healthy for each in backends)
+        return not sick and await super().is_healthy()
+
+
 BUILDS = (
     Build(
         name="overload-wedge",
@@ -79,5 +120,13 @@ BUILDS = (
         version="0.5.16",
         upstream="sgl-project/sglang #31205",
         prefill=SlidingWindowPool,
+    ),
+    Build(
+        name="slow-counted-as-dead",
+        about="17 transfers that took over 30 s, queue included, and prefill's /health says 503 for good; it serves on",
+        version="0.5.16",
+        upstream="NVIDIA/TensorRT-LLM PR #13831, #13824",
+        transfer=Quarantined,
+        frontend=AsksTransceiver,
     ),
 )

@@ -53,6 +53,14 @@ class HalfDispatch(Dispatcher):
         return await super().post(worker, path, payload)
 
 
+class RefusalsCount(Dispatcher):
+    """Every answer but 2xx counts as its worker's failure, so requests that were rightly refused open breakers."""
+
+    def is_fine(self, status: int) -> bool:
+        """A request that is too long is 400, and deserves it."""
+        return status < 300
+
+
 BUILDS = (
     Build(
         name="router-half-dispatch",
@@ -61,5 +69,12 @@ BUILDS = (
         upstream="sgl-project/sglang #31206, #31933",
         workers=NeverCloses,
         dispatcher=HalfDispatch,
+    ),
+    Build(
+        name="refusals-open-breakers",
+        about="answers of 400 count as failures of the worker: ten in a row and the router refuses all for a minute",
+        version="0.5.16",
+        upstream="sgl-project/sglang #25811, PR #13762 (there of the router without PD); vllm-project/router PR #60",
+        dispatcher=RefusalsCount,
     ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -20,9 +22,11 @@ from chaos.lab.sim.transfer import TransferWorkers, TransportError
 if TYPE_CHECKING:
     from chaos.lab.sim.control import TransferInfo
     from chaos.lab.sim.decode_request import DecodeReq
+    from chaos.lab.sim.scheduler import Parts
     from chaos.lab.sim.transfer import Links
 
 BLOCK = 16  # tokens of a KV block, the least that is ever stored
+RING_TOKENS = 2048  # of the buffer in which decode receives KV before it is scattered
 _FAILED = b"%d" % KVPoll.FAILED
 
 
@@ -141,6 +145,70 @@ class WaitsForNotice(DecodeScheduler):
             super().give_up(item, reason)
 
 
+class Ring:
+    """A staging buffer: taken in order, and given back in order, too, behind a single watermark."""
+
+    def __init__(self) -> None:
+        self._taken: deque[tuple[int, int]] = deque()  # room and tokens, oldest first
+        self._done: set[int] = set()
+
+    def take(self, room: int, tokens: int) -> bool:
+        """Take the next part of it; False when too little is left."""
+        if sum(held for _, held in self._taken) + tokens > RING_TOKENS:
+            return False
+        self._taken.append((room, tokens))
+        return True
+
+    def give_back(self, room: int) -> None:
+        """The watermark moves up to the oldest part that is still in use."""
+        if any(room == taken for taken, _ in self._taken):
+            self._done.add(room)
+        while self._taken and self._taken[0][0] in self._done:
+            self._done.discard(self._taken.popleft()[0])
+
+
+class PinnedWatermark(DecodeScheduler):
+    """A room that ends without its KV is forgotten with its part of the staging ring, which nobody gives back.
+
+    The watermark stays below it for good. What lies above is used up by whoever comes next, and then nothing is staged
+    any more. Prefill sends a room's KV once it is told where to.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._ring = Ring()
+        self._unstaged: deque[DecodeReq] = deque()
+
+    def ask_for_kv(self, item: DecodeReq) -> None:
+        """Once there is room for it; what is larger than all of the ring goes without."""
+        if item.req.prompt_len > RING_TOKENS or (
+            not self._unstaged and self._ring.take(item.room, item.req.prompt_len)
+        ):
+            super().ask_for_kv(item)
+            return
+        item.poll, item.sent_at = KVPoll.WAITING_FOR_INPUT, time.monotonic()
+        self.transfer_queue.append(item)
+        self._unstaged.append(item)
+
+    async def advance(self) -> None:
+        """Stage what fits now, in order."""
+        await super().advance()
+        while self._unstaged:
+            item = self._unstaged[0]
+            if item.poll is KVPoll.WAITING_FOR_INPUT:
+                if not self._ring.take(item.room, item.req.prompt_len):
+                    return
+                self.transfer_queue.remove(item)
+                super().ask_for_kv(item)
+            self._unstaged.popleft()
+
+    def on_kv(self, room: int, received: bytes) -> None:
+        """It is scattered, and its part is free; of a room that was forgotten nobody knows the part."""
+        if any(item.room == room and item.poll is KVPoll.WAITING_FOR_INPUT for item in self.transfer_queue):
+            self._ring.give_back(room)
+        super().on_kv(room, received)
+
+
 BUILDS = (
     Build(
         name="session-blacklist",
@@ -167,5 +235,12 @@ BUILDS = (
         upstream="LMCache/LMCache #2459 (class of bug)",
         transfer=WholeBlocksOnly,
         decode=WaitsForNotice,
+    ),
+    Build(
+        name="staging-ring-pinned",
+        about="an aborted room's part of decode's staging ring is never given back; once the rest is used up, all hang",
+        version="0.5.16",
+        upstream="sgl-project/sglang PR #31217",
+        decode=PinnedWatermark,
     ),
 )
