@@ -128,6 +128,5 @@ def init_files(folder: Path, over_ssh: OverSsh | None) -> None:
         (f"pdchaos doctor --target {target}", "what is missing, and what mends it; sends one request per path"),
         (f"pdchaos run {scenario} --target {target}", "break it, watch it, judge it"),
     )
-    width = max(len(command) for command, _ in steps)
     for command, why in steps:
-        print(f"next: {command:<{width}}   # {why}")  # noqa: T201
+        print(f"next: {command}\n      ({why})")  # noqa: T201

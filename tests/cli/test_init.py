@@ -29,7 +29,8 @@ def written(tmp_path: Path, *words: str) -> dict:
     said = pdchaos("init", *words, "--dir", "here", cwd=tmp_path)
     assert 0 == said.returncode, said.stderr
     for step in ("edit", "pdchaos check", "pdchaos doctor", "pdchaos run"):
-        assert f"next: {step} " in said.stdout
+        assert f"next: {step}" in said.stdout
+    assert 80 >= max(map(len, said.stdout.splitlines())), "so that a narrow terminal shows each command as it is typed"
     files = sorted(str(path) for path in (tmp_path / "here").iterdir())
     assert 0 == pdchaos("check", *files, cwd=tmp_path).returncode
     return yaml.safe_load((tmp_path / "here" / "target.yaml").read_text())
