@@ -22,7 +22,8 @@ MAY_IMPORT = {
     "lab": {"lab", "model"},
     "agent": {"agent"},
     "faults": {"engine", "library", "model"},
-    "cli": {"cli", "autopsy", "campaign", "engine", "judge", "journal", "lab", "library", "model", "render"},
+    "launch": {"launch", "engine", "judge", "journal", "lab", "library", "model", "render"},
+    "cli": {"cli", "autopsy", "campaign", "engine", "journal", "lab", "launch", "library", "model", "render"},
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -76,7 +76,7 @@ def run(
     fresh deployment; there the first Ctrl-C lets the present run go to its end.
     """
     from chaos.cli.campaigns import run as run_scenario  # noqa: PLC0415
-    from chaos.cli.launch import Launch  # noqa: PLC0415
+    from chaos.launch.run import Launch  # noqa: PLC0415
 
     order = Launch(
         scenario=scenario,

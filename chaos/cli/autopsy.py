@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from chaos import library
 from chaos.autopsy import FILE, import_folder
-from chaos.cli.boundary import complain
-from chaos.cli.outputs import conclude
+from chaos.cli.outputs import show
 from chaos.journal import JournalWriter, RunFolder
+from chaos.launch.outputs import conclude
+from chaos.launch.telling import complain
 from chaos.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def autopsy(folder: Path, reports: Path, out: Path | None) -> int:
     made.write(FILE, imported.text)
     for name, pack in imported.packs.items():
         made.write(f"packs/{name}.yaml", pack.text)
-    return int(conclude(made, shlex.join(["pdchaos", "autopsy", str(folder)]), show_panel=True).exit_code)
+    verdict = conclude(made, shlex.join(["pdchaos", "autopsy", str(folder)]))
+    show(verdict, made)
+    return int(verdict.exit_code)
 
 
 def _make(imported: Imported, reports: Path, out: Path | None) -> RunFolder:

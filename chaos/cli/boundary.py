@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from chaos.model.errors import InvalidFile, PdchaosError, UserError
+from chaos.launch.telling import complain, tell
+from chaos.model.errors import PdchaosError
 from chaos.model.outcomes import ExitCode
 
 if TYPE_CHECKING:
@@ -40,27 +40,3 @@ def interruptible() -> Iterator[None]:
     except KeyboardInterrupt:
         complain("interrupted")
         raise SystemExit(int(ExitCode.INTERRUPTED)) from None
-
-
-def tell(error: PdchaosError) -> None:
-    """Print an error for people: what is wrong, and what to do about it."""
-    if isinstance(error, InvalidFile):
-        count = len(error.problems)
-        _print(error.message)
-        complain(f"{count} problem{'s' if count > 1 else ''}; nothing was started")
-        return
-    complain(error.message if isinstance(error, UserError) else f"harness error: {error.message}")
-    if error.hint:
-        _print(f"  hint: {error.hint}")
-
-
-def complain(message: str) -> None:
-    """One line on stderr under our name."""
-    _print(f"pdchaos: {message}")
-
-
-def _print(line: str) -> None:
-    """On stderr, without any secret that was looked up: errors quote what servers say."""
-    from chaos.engine.secrets import concealed  # noqa: PLC0415 - after the cheap imports
-
-    print(concealed(line), file=sys.stderr)  # noqa: T201

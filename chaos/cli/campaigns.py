@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from chaos import __version__, library
 from chaos.campaign import judged_campaign, planned_runs, play
-from chaos.cli.boundary import complain, interruptible, tell
+from chaos.cli.boundary import interruptible
 from chaos.cli.consent import ask_consent
-from chaos.cli.launch import Stamp, execute, launch, sigterm_is_ctrl_c, undisturbed
-from chaos.cli.outputs import as_yaml, conclude, listened_to, show_campaign, write_campaign
-from chaos.cli.targets import FileTarget, note, open_target
+from chaos.cli.outputs import listened_to, show, show_campaign, write_campaign
 from chaos.engine.fresh import demand_restart
 from chaos.engine.safety import Interrupt
 from chaos.journal import CampaignFolder, RunFolder
+from chaos.launch.outputs import as_yaml, conclude
+from chaos.launch.run import Stamp, execute, launch, sigterm_is_ctrl_c, undisturbed
+from chaos.launch.targets import FileTarget, open_target
+from chaos.launch.telling import complain, note, tell
 from chaos.model.campaign import FORMAT, Begun
 from chaos.model.errors import PdchaosError, UserError
 from chaos.render import named, run_line
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from chaos.campaign import Run
-    from chaos.cli.launch import Launch
+    from chaos.launch.run import Launch
     from chaos.model.scenario import Scenario
     from chaos.model.verdict import Verdict
 
@@ -36,7 +38,11 @@ def run(order: Launch) -> int:
         with interruptible():
             order = replace(order, confirm=ask_consent(standing, order.confirm))
     if len(runs) == 1 and not runs[0].planned.dose:
-        return int(launch(order, show_panel=True).verdict.exit_code)
+        with interruptible():
+            launched = launch(order)
+        with undisturbed():
+            show(launched.verdict, launched.folder)
+        return int(launched.verdict.exit_code)
     return _campaign(order, runs)
 
 
@@ -114,4 +120,4 @@ def _one(order: Launch, run: Run, campaign: CampaignFolder, stop: _Stop) -> Verd
     execute(order, run.scenario, opened, folder, Stamp.fresh(), Interrupt(complain, stop.hear))
     alone = replace(order, scenario=str(folder.root / "scenario.yaml"), overrides=())
     with undisturbed(stop.hear):
-        return conclude(folder, alone.command(), show_panel=False)
+        return conclude(folder, alone.command())

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from chaos.cli.launch import Launch, launch
+from chaos.cli.boundary import interruptible
+from chaos.launch.run import Launch, launch
 from chaos.model.outcomes import ExitCode, Outcome
 from chaos.render import panels_side_by_side
 
@@ -26,7 +27,8 @@ def run_demo(reports: Path) -> int:
     for target, _, title in ACTS:
         console.rule(title)
         order = Launch(scenario="abort-cascade", target=target, overrides=(), lab_options=(), reports=reports)
-        launched = launch(order, show_panel=False)
+        with interruptible():
+            launched = launch(order)
         verdicts.append((target, launched.verdict))
         folders.append(launched.folder)
     console.print(panels_side_by_side(verdicts))

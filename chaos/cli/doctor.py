@@ -15,12 +15,13 @@ from rich.text import Text
 
 from chaos import library
 from chaos.cli.boundary import interruptible
-from chaos.cli.launch import sigterm_is_ctrl_c
 from chaos.cli.outputs import listened_to
-from chaos.cli.targets import note, open_target
 from chaos.engine.doctor import BAD, State, examine, verdict
 from chaos.engine.hosts import Hosts
 from chaos.engine.secrets import concealed, look_up_target
+from chaos.launch.run import sigterm_is_ctrl_c
+from chaos.launch.targets import open_target
+from chaos.launch.telling import note
 from chaos.model.errors import UsageError, UserError
 
 if TYPE_CHECKING:

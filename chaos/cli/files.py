@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos import library
-from chaos.cli.boundary import complain, tell
+from chaos.launch.telling import complain, tell
 from chaos.model.errors import UsageError, UserError
 from chaos.model.loading import parse_observations, parse_pack, parse_scenario, parse_target
 from chaos.model.outcomes import ExitCode

@@ -6,17 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from chaos.campaign import judged_campaign
-from chaos.cli.outputs import (
-    campaign_json,
-    judged,
-    listened_to,
-    show,
-    show_campaign,
-    verdict_json,
-    write_campaign,
-    write_reports,
-)
+from chaos.cli.outputs import campaign_json, listened_to, show, show_campaign, write_campaign
 from chaos.journal import CampaignFolder, RunFolder
+from chaos.launch.outputs import judged, verdict_json, write_reports
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.cli.boundary import interruptible
-from chaos.cli.targets import note, parse_options
 from chaos.lab import keeper
 from chaos.lab.catalogue import KINDS, catalogue, find_installer
 from chaos.lab.real.cache import describe_size
+from chaos.launch.targets import parse_options
+from chaos.launch.telling import note
 from chaos.model.errors import LabError, UsageError
 
 if TYPE_CHECKING:

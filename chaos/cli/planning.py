@@ -10,10 +10,10 @@ from rich.table import Table
 from chaos import library
 from chaos.campaign import planned_runs
 from chaos.cli.campaigns import where_asked
-from chaos.cli.targets import LAB_PREFIX, open_target
 from chaos.engine.faults.permission import demand
 from chaos.engine.faults.select import matching
 from chaos.engine.fresh import demand_restart
+from chaos.launch.targets import LAB_PREFIX, open_target
 from chaos.model.errors import Refused
 from chaos.model.estimate import longest_s, shortest_s
 from chaos.model.faults import Kill, Poison, Sham

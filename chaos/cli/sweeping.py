@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from chaos.cli.boundary import complain, interruptible, tell
-from chaos.cli.launch import sigterm_is_ctrl_c
-from chaos.cli.targets import note, open_target
+from chaos.cli.boundary import interruptible
 from chaos.engine.hosts import Hosts
 from chaos.engine.hosts.failures import grouped
 from chaos.engine.leftovers import Swept, forget, sweep
 from chaos.engine.secrets import concealed
+from chaos.launch.run import sigterm_is_ctrl_c
+from chaos.launch.targets import open_target
+from chaos.launch.telling import complain, note, tell
 from chaos.model.errors import UsageError
 from chaos.model.outcomes import ExitCode
 

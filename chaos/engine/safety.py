@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Interrupt:
         self.blindly = asyncio.Event()
         self.reason = ""
         self._notice = notice
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def request(self, reason: str) -> None:
         """One more wish to stop."""
@@ -55,12 +57,36 @@ class Interrupt:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Route SIGINT, SIGTERM and SIGHUP here while inside."""
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        """Route SIGINT, SIGTERM and SIGHUP here while inside; beside the main thread, it must do so (`heard_aside`)."""
+        loop = self._loop = asyncio.get_running_loop()
+        ours = _SIGNALS if threading.current_thread() is threading.main_thread() else ()
+        for number in ours:
             loop.add_signal_handler(number, self.request, signal.Signals(number).name)
         try:
             yield
         finally:
-            for number in _SIGNALS:
+            self._loop = None
+            for number in ours:
                 loop.remove_signal_handler(number)
+
+    @contextmanager
+    def heard_aside(self) -> Iterator[None]:
+        """On the main thread while the run is in another one: pass SIGINT, SIGTERM and SIGHUP on to it."""
+        before = {
+            number: signal.signal(number, lambda number, _: self.pass_on(signal.Signals(number).name))
+            for number in _SIGNALS
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def pass_on(self, reason: str) -> None:
+        """One more wish to stop, from another thread than the run's."""
+        loop = self._loop
+        if loop is None:  # it has not begun to listen, or listens no more: nobody waits, so nobody is to be woken
+            self.request(reason)
+            return
+        with suppress(RuntimeError):  # it ended this very moment
+            loop.call_soon_threadsafe(self.request, reason)

@@ -1,4 +1,4 @@
-"""From a command line to a finished, judged and reported run: the one way in for `run` and `demo`."""
+"""From what was asked for to a finished, judged and reported run: the one way in for every face."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING, NoReturn
 from rich.console import Console
 
 from chaos import library
-from chaos.cli.boundary import complain, interruptible, tell
-from chaos.cli.consent import demand_consent
-from chaos.cli.outputs import as_yaml, conclude
-from chaos.cli.targets import note, open_target
 from chaos.engine.discretion import without_secrets
 from chaos.engine.doctor.privileges import take_back, unmet_privileges
 from chaos.engine.faults.permission import demand, reach
@@ -30,6 +26,11 @@ from chaos.engine.safety import Interrupt
 from chaos.engine.secrets import look_up_all
 from chaos.engine.setup import RunSetup
 from chaos.journal import RunFolder
+from chaos.launch.aside import run_aside
+from chaos.launch.consent import demand_consent
+from chaos.launch.outputs import as_yaml, conclude
+from chaos.launch.targets import open_target
+from chaos.launch.telling import complain, note, tell
 from chaos.model.errors import Refused, UserError
 from chaos.model.events import PackUsed
 from chaos.model.plan import resolve_plan, unmet_requirements
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from chaos.cli.targets import OpenTarget
+    from chaos.launch.targets import OpenTarget
     from chaos.model.errors import PdchaosError
     from chaos.model.scenario import Scenario
     from chaos.model.verdict import Verdict
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What the command line asked for."""
+    """What was asked for, in the words of the command line."""
 
     scenario: str
     target: str
@@ -58,6 +59,7 @@ class Launch:
     production: bool = False
     confirm: str | None = None  # the target's name, typed
     steal_lock: str = ""  # why the deployment is taken from another run
+    aside: bool = False  # its event loop gets a thread of its own: whoever asks may have one running already
 
     def command(self) -> str:
         """The shell line that repeats this run."""
@@ -75,6 +77,7 @@ class Launched:
 
     verdict: Verdict
     folder: RunFolder
+    failure: PdchaosError | None = None  # what ended it early
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +103,25 @@ class Stamp:
         return f"{self.began:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def launch(order: Launch, *, show_panel: bool) -> Launched:
-    """Run, judge, report. Raises `UserError` for what was wrong before anything was broken."""
+def launch(order: Launch) -> Launched:
+    """Run, judge, report. Raises `UserError` for what was wrong before anything was broken.
+
+    For the main thread, since signals are heard while it runs. A Ctrl-C before anything was broken raises
+    KeyboardInterrupt; from then on the run hears it and comes to an end of its own.
+    """
     scenario = library.load_scenario(order.scenario, order.overrides).value
     opened = open_target(order.target, order.lab_options)
     stamp = Stamp.fresh()
     folder = RunFolder.create(order.reports, utc=stamp.in_names, scenario=scenario.name, run_id=stamp.run_id)
-    with interruptible():
-        execute(order, scenario, opened, folder, stamp, Interrupt(complain))
+    failure = execute(order, scenario, opened, folder, stamp, Interrupt(complain))
     with undisturbed():
-        return Launched(conclude(folder, order.command(), show_panel=show_panel), folder)
+        return Launched(conclude(folder, order.command()), folder, failure)
 
 
 def execute(
     order: Launch, scenario: Scenario, opened: OpenTarget, folder: RunFolder, stamp: Stamp, interrupt: Interrupt
-) -> None:
-    """Make one run, from bringing up its target to taking it down; what ended it early is told.
+) -> PdchaosError | None:
+    """Make one run, from bringing up its target to taking it down; what ended it early is told, and returned.
 
     Raises PdchaosError when it could not begin; a mistake of the user's leaves no folder, and nothing an empty one.
     """
@@ -130,6 +136,7 @@ def execute(
         raise
     if failure is not None:
         tell(failure)
+    return failure
 
 
 def _execute(
@@ -193,7 +200,7 @@ def _execute(
                 listeners=[view],
             )
         )
-        failure = asyncio.run(run.execute())
+        failure = run_aside(run.execute(), interrupt) if order.aside else asyncio.run(run.execute())
     for dropped in run.dropped_listeners:
         complain(f"a view was dropped: {dropped}")
     return failure

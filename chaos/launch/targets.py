@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Protocol
 
 from chaos import library
@@ -149,8 +148,3 @@ def parse_options(options: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--set {option}: not OPTION=VALUE", hint="for example --set prefill=2")
         parsed[name] = value
     return parsed
-
-
-def note(line: str) -> None:
-    """Progress before the live view is there."""
-    print(line, file=sys.stderr)  # noqa: T201
