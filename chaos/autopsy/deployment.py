@@ -27,9 +27,11 @@ LANDED_UNTOLD = (ev.Bound(name="waiting", op=">=", value=1),)
 """Of an engine that never tells of aborts: somebody must have seen a session there that waited for its first token."""
 
 
-def nodes_of(told: Observations, observed: Mapping[str, set[str]]) -> tuple[ev.Node, ...]:
+def nodes_of(
+    told: Observations, packs: Mapping[str, Pack], observed: Mapping[str, set[str]] | None = None
+) -> tuple[ev.Node, ...]:
     """The nodes, and what was collected of each."""
-    spec = told.deployment
+    spec, observed = told.deployment, observed or {}
     return tuple(
         ev.Node(
             id=name,
@@ -40,6 +42,7 @@ def nodes_of(told: Observations, observed: Mapping[str, set[str]]) -> tuple[ev.N
             observes=tuple(
                 probe for probe in ("liveness", "metrics", "log", "process") if probe in observed.get(name, ())
             ),
+            logs_aborts=packs[spec.router_engine if node.role == "router" else spec.engine].logs_aborts,
         )
         for name, node in told.named_nodes
     )
@@ -109,8 +112,7 @@ def plan_of(told: Observations, deeds: Sequence[Deed], seen: ev.DeploymentSeen, 
     longest_s = max((timeout.seconds for timeout in seen.timeouts), default=0.0)
     proof_s = QUIET_S + IN_A_ROW * CANARY_EVERY_S
     cycles = max((deed.cycle for deed in deeds), default=1)
-    engine = packs[told.deployment.engine]
-    landed = LANDED if any(signature.klass == "abort" for signature in engine.signatures) else LANDED_UNTOLD
+    landed = LANDED if packs[told.deployment.engine].logs_aborts else LANDED_UNTOLD
     planned: dict[str, ev.PlannedFault] = {}
     for deed in deeds:
         known = planned.get(deed.id)

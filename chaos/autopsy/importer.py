@@ -81,7 +81,7 @@ class _Reader:
         self.problems: list[Problem] = []
         self._folder = folder
         self._places = places
-        self._nodes = {node.id: node for node in nodes_of(told, {})}
+        self._nodes = {node.id: node for node in nodes_of(told, packs)}
 
     def read(self) -> None:
         for index, log in enumerate(self.told.logs):
@@ -142,7 +142,7 @@ def _journal(told: Observations, reader: _Reader, packs: Mapping[str, Loaded[Pac
     clock = reader.clock
     deeds = deeds_of(told, clock)
     events = [*reader.events, *events_of(told, deeds, clock)]
-    nodes = nodes_of(told, _observed(events))
+    nodes = nodes_of(told, reader.packs, _observed(events))
     seen = deployment_seen(told, nodes, reader.packs, [log.told for log in reader.logs if log.told], clock.begin)
     if told.heartbeats:
         use = ev.MetricUse(name=HEARTBEAT, kind="gauge", use="heartbeat")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chaos.judge.causes import told_by
 from chaos.judge.heartbeats import frozen_heartbeats
 from chaos.judge.interrupted import leaves_unknown, stopped
 from chaos.judge.landing import waves
@@ -162,12 +163,20 @@ def _wedge_reasons(case: Case) -> list[str]:
         shared = f"every pair with {node} fails and no other does"
         told.append(f"it is {node}: {by_itself if case.facts.role(node) == 'router' else shared}")
     elif look.side:
-        told.append(f"the wedged side is {look.side}")
+        told.append(f"the wedged side is {look.side}{_by_its_log(case)}")
     told += [gone.text for gone in threads(case.facts).gone]
     told += [frozen.text for frozen in frozen_heartbeats(case.facts, window)]
     if not liveness_during(case):
         told.append("no health endpoint was asked, so nobody knows whether it was silent")
     return told
+
+
+def _by_its_log(case: Case) -> str:
+    """Which of several workers a fatal line in its own log blames, where canaries did not tell them apart."""
+    nodes = frozenset(node for run in wedged_runs(case) for node in case.facts.nodes_of(run.path))
+    node = told_by(case.facts, nodes)
+    alike = [one for one in case.facts.nodes if one.role == case.facts.role(node)]
+    return f", and of {len(alike)} such workers the log of {node} tells of it" if node and len(alike) > 1 else ""
 
 
 def _slow(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> str:

@@ -187,7 +187,8 @@ def server_aborts(case: Case, cycle: int, hit_ns: int) -> int | None:
 
     Each side logs an abort once per rank and all sides log the same request, so occurrences are told apart by their
     key and the side with the most is taken. Counters stand in only where no log was read: they also count disconnects
-    of streams that had all their tokens. A router whose log says nothing may be of a kind that does not log aborts.
+    of streams that had all their tokens. A router whose log says nothing may be of a kind that does not log aborts, and
+    that nobody aborted anything is known only where every worker that would have logged it was read.
     """
     facts = case.facts
     until = next((w.until_ns for w in case.windows if w.cycle == cycle), (facts.last_ns or 0) + 1)
@@ -206,10 +207,11 @@ def server_aborts(case: Case, cycle: int, hit_ns: int) -> int | None:
     logged = max(len(keyed[role]) + unkeyed[role] for role in ROLES)
     if logged:
         return logged
-    read = {facts.role(covered.node) for covered in facts.covered if covered.t_ns > hit_ns}
-    read &= set(SERVING_ROLES)
+    read = {covered.node for covered in facts.covered if covered.t_ns > hit_ns}
+    workers = [node for node in facts.nodes if node.role in SERVING_ROLES]
+    heard = [node for node in workers if node.id in read and node.logs_aborts]
     rises = []
-    for role in set(ROLES) - read:
+    for role in set(ROLES) - {node.role for node in heard}:
         rise, _ = abort_rise(facts, [n.id for n in facts.nodes if n.role == role], hit_ns, until)
         rises += [] if rise is None else [rise]
-    return int(max(rises)) if rises else 0 if read else None
+    return int(max(rises)) if rises else 0 if workers and len(heard) == len(workers) else None

@@ -17,7 +17,7 @@ from chaos.judge.windows import load_start
 from chaos.model.outcomes import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from chaos.judge.facts import Canary, Facts, LoadRequest, Reading, Series
     from chaos.model import events as ev
@@ -105,10 +105,27 @@ def abort_rise(facts: Facts, node_ids: Iterable[str], start_ns: int, end_ns: int
 
 
 def of_use(facts: Facts, use: str, nodes: set[str], *, told: bool = False) -> list[tuple[Series, Sequence[Reading]]]:
-    """Every series of one use on these nodes; with `told` also what was not scraped but logged, or read off by hand."""
+    """Every series of one use on these nodes; with `told` also what was not scraped but logged, or read off by hand.
+
+    What was both scraped and told is one thing: it is taken from where it was read more often.
+    """
     names = {metric.name for metric in facts.metrics(use)}
-    found = [*facts.series.items(), *(facts.told.items() if told else ())]
-    return [(s, readings) for s, readings in found if s.name in names and s.node in nodes]
+    scraped, noted = _by_source(facts.series, names, nodes), _by_source(facts.told if told else {}, names, nodes)
+    found = []
+    for key in dict.fromkeys((*scraped, *noted)):
+        sources = [source[key] for source in (scraped, noted) if key in source]
+        found += max(sources, key=lambda every: max(len(readings) for _, readings in every))
+    return found
+
+
+def _by_source(
+    series: Mapping[Series, Sequence[Reading]], names: set[str], nodes: set[str]
+) -> dict[tuple[str, str], list[tuple[Series, Sequence[Reading]]]]:
+    found: dict[tuple[str, str], list[tuple[Series, Sequence[Reading]]]] = {}
+    for one, readings in series.items():
+        if one.name in names and one.node in nodes:
+            found.setdefault((one.node, one.name), []).append((one, readings))
+    return found
 
 
 def name_of(facts: Facts, series: Series) -> str:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from chaos.judge.deeds import HELD, ended_by_us, held_by_us, may_have_ended
-from chaos.judge.units import SECOND, listed
+from chaos.judge.units import SECOND, listed, span
 from chaos.judge.windows import load_start
 
 if TYPE_CHECKING:
@@ -169,7 +169,10 @@ def replaced_processes(facts: Facts) -> tuple[Replaced, ...]:
             pid, started = begun[node].pid or pid, begun[node].start_time
         moved = started is not None and last.start_time is not None and abs(started - last.start_time) > SAME_START_S
         if pid != last.pid or moved:
-            what = f"{node} is another process now (pid {pid} before, {last.pid} at the end)"
+            how = f"pid {pid} before, {last.pid} at the end"
+            if pid == last.pid and started is not None and last.start_time is not None:
+                how = f"pid {pid} again, started {span(last.start_time - started)} later"
+            what = f"{node} is another process now ({how})"
             lives = [pid, *(look.pid for look in looks)]
             changes = [before for before, after in pairwise(lives) if before != after] or [pid]
             ours = all(ended_by_us(facts, node, _life(looks, before)) for before in changes)

@@ -55,7 +55,9 @@ def judge(events: Iterable[AnyEvent], *, questions: Sequence[Question] = QUESTIO
     outcome = decide(findings)
     status = _status(facts, findings)
     cleanup = _cleanup(facts)
-    found = () if outcome is Outcome.HEALTHY else causes(facts, outcome)  # there is nothing to explain
+    look = wedge(case)
+    # Where all is well there is nothing to explain.
+    found = () if outcome is Outcome.HEALTHY else causes(facts, outcome, look.side if look else "")
     run = facts.run
     return Verdict(
         format=FORMAT,
@@ -72,7 +74,7 @@ def judge(events: Iterable[AnyEvent], *, questions: Sequence[Question] = QUESTIO
         findings=findings,
         paths=(*(_path(run) for run in case.last_runs), *_given_up(case)),
         waves=waves(case),
-        wedge=wedge(case),
+        wedge=look,
         causes=found,
         leaving=leaving(facts),
         not_examined=_not_examined(case),

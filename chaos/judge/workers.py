@@ -116,16 +116,24 @@ class _Counts:
         return sum(1 for begun, ended in self.answered if begun >= start_ns and ended <= end_ns)
 
     def before(self, node: str, end_ns: int) -> tuple[float | None, int]:
-        """Its share of what it and its peers took up to a moment, and how many those were; None: unread."""
-        taken = {}
+        """Its share of what it and its peers took up to a moment, and how many those were; None: unread.
+
+        Where nothing was seen being taken, what they had taken by their first reading tells of their shares, and of no
+        try of ours.
+        """
+        taken, earlier = {}, {}
         for peer in self.alike(node):
-            if not any(look.t_ns <= end_ns for look in self.looks[peer]):
+            looks = [look for look in self.looks[peer] if look.t_ns <= end_ns]
+            if not looks:
                 return None, 0
             taken[peer] = sum(take.number for take in self.takes[peer] if take.by_ns <= end_ns)
+            earlier[peer] = max(looks[0].taken, 0.0)
         total = sum(taken.values())
         # Others may use the deployment, too: only what our own canaries can have brought is counted as tries.
         tries = min(round(total), self.canaries(self.facts.first_ns or 0, end_ns))
-        return (min(self.equal_share(node), taken[node] / total) if total else 0.0), tries
+        counted_on = taken if total else earlier
+        among = sum(counted_on.values())
+        return (min(self.equal_share(node), counted_on[node] / among) if among else 0.0), tries
 
     def passed_by(self, node: str, start_ns: int, end_ns: int) -> int:
         """Fresh requests of ours answered in a stretch, as far as the counters of the node's peers confirm them."""

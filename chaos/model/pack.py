@@ -188,3 +188,8 @@ class Pack(Section):
     threads: list[Thread] = []
     readings: list[LineReading] = []
     signatures: list[Signature] = []
+
+    @property
+    def logs_aborts(self) -> bool:
+        """Whether the engine is known to log the requests that it aborts."""
+        return any(signature.klass == "abort" for signature in self.signatures)

@@ -71,8 +71,10 @@ def summary_md(verdict: Verdict) -> str:
     if left:
         lines += ["**On leaving**", "", *(f"- {text(told)}" for told in left), ""]
     for cause in verdict.causes:
+        known = words.cause_reference(cause)
         lines += [
-            f"**Likely cause:** {text(cause.title)}: {span(words.cause_reference(cause))}",
+            f"**{'Likely cause' if words.explains(verdict) else 'Seen in the logs'}:** {text(cause.title)}"
+            + (f": {span(known)}" if known else ""),
             "",
             code(cause.line),
             "",

@@ -102,8 +102,9 @@ class VerdictPanel:
             line
             for cause in verdict.causes[:MOST_CAUSES]
             for line in (_Line(cause.title, BULLET, "bold"), _Line(words.cause_reference(cause)))
+            if line.text
         ]
-        yield "cause", causes
+        yield "cause" if words.explains(verdict) else "logged", causes
         yield "waves", list(self._wave_lines())
         yield "paths", list(self._path_lines())
         yield "saved", [_Line(told, BULLET) for told in _cut(words.saved_words(verdict), MOST_SAVED, "snapshot")]

@@ -112,7 +112,8 @@ def causes(verdict: Verdict) -> Html:
                 cls="card",
             )
         )
-    title = "Likely cause" if len(verdict.causes) == 1 else "Likely causes"
+    likely = "Likely cause" if len(verdict.causes) == 1 else "Likely causes"
+    title = likely if words.explains(verdict) else "Seen in the logs"
     rest = cards[OPEN_CAUSES:]
     folded = h("details", h("summary", words.count(len(rest), "more sign") + " in the logs"), *rest) if rest else ""
     return section("cause", title, *cards[:OPEN_CAUSES], folded)

@@ -198,9 +198,14 @@ def wedge_words(verdict: Verdict) -> tuple[str, ...]:
 
 
 def cause_reference(cause: Cause) -> str:
-    """`sglang PR #1 \u00b7 fixed in 0.5.16`, as far as it is known."""
+    """`sglang PR #1 \u00b7 fixed in 0.5.16`; empty where nobody upstream is known to have told of it."""
     fixed = f"fixed in {cause.fixed_in}" if cause.fixed_in else "no fixed version known"
-    return clean(f"{cause.upstream} \u00b7 {fixed}" if cause.upstream else fixed)
+    return clean(f"{cause.upstream} \u00b7 {fixed}") if cause.upstream else ""
+
+
+def explains(verdict: Verdict) -> bool:
+    """Whether what was logged is a likely cause; where nothing is established, or texts were mixed up, it was seen."""
+    return verdict.outcome not in (Outcome.INCONCLUSIVE, Outcome.CORRUPTED)
 
 
 def path_words(path: PathVerdict) -> str:

@@ -151,6 +151,9 @@ OFF: tuple[Off, ...] = (
     Off("causes._after_death", True, "test_deaths::test_what_was_printed_before_it_is_and_so_may_be_what_was_only_read_after_it"),
     Off("causes.OF_A_DEATH", (), "test_deaths::test_what_a_fresh_process_prints_is_no_cause_of_the_death_before_it[True]"),
     Off("processes.last_death_ns", None, "test_deaths::test_what_others_make_of_a_death_is_no_cause_of_it"),
+    Off("causes._trouble_may_begin_ns", 0, "test_causes::test_what_a_server_complained_of_before_any_load_explains_nothing_unless_it_ended_something"),
+    Off("causes._side", "", "test_causes::test_lines_of_the_wedged_side_come_before_earlier_ones_of_the_other[fatal]"),
+    Off("causes.told_by", "", "test_causes::test_of_several_workers_the_one_that_logged_the_fatal_line_is_named[one]"),
     Off("causes._unlogged", [], "test_threads::test_a_silent_wedge_without_a_log_line_has_its_side_and_cause_from_the_thread"),
     Off("causes.side_of", "", "test_outcomes::test_a_total_silent_wedge_names_side_cause_and_how_long"),
     # content

@@ -28,7 +28,7 @@ def test_an_abort_frame_that_kills_the_bootstrap_thread_is_a_silent_total_wedge_
         verdict.wedge.confirmed,
         verdict.wedge.side,
     )
-    assert ["control-thread-died", "transfer-timed-out", "worker-error"] == [
+    assert ["control-thread-died", "worker-error", "transfer-timed-out"] == [
         cause.signature for cause in verdict.causes
     ]
     assert 2 == verdict.waves[0].server_aborts

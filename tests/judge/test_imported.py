@@ -233,6 +233,14 @@ def test_levels_in_a_log_are_no_floors_but_show_that_a_backlog_shrinks():
     assert Outcome.SLOW_RECOVERY == standing.asked(150.0, 0.5).verdict().outcome
 
 
+def test_a_queue_that_was_both_logged_and_scraped_is_counted_once_from_where_it_was_read_more_often():
+    evidence = Evidence(waves=()).asked(20.0, 100.0)
+    for at, queue, tokens in ((10.0, 38, 100), (60.0, 37, 20_000), (110.0, 2, 90_000)):
+        evidence.logged(at, "decode-0", backlog=queue, tokens=tokens)
+    verdict = scraped(evidence, 60.0, r0=500.0).asked(150.0, 0.5).verdict()
+    assert "the queues fell from 37 to 2" in " | ".join(verdict.reasons)
+
+
 def hung(*, dead: bool, requests: int = 1, worked: bool = True) -> Verdict:
     """Nobody did anything, a scheduler may have died, and fresh requests hang."""
     evidence = Evidence(waves=())

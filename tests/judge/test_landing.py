@@ -100,3 +100,25 @@ def test_poison_that_hangs_is_told_with_its_fault():
     verdict = judge(told.recovered().finish())
     assert {"answered": 1, "hanging": 2} == verdict.waves[0].ends
     assert "no-text of cycle 1 was sent while sessions were 6 streaming: 1 answered and 2 hanging" in verdict.reasons
+
+
+def aborts_told(*, unread: str = "", mute: str = "", aborts: int = 0) -> int | None:
+    """What a wave is told to have made the servers abort, with one worker's log unread, or of a silent engine."""
+    events = play().load().wave(aborts=aborts).recovered().finish()
+    kept = [e for e in events if not (unread and isinstance(e, ev.LogCovered) and e.node == unread)]
+    seen = next(at for at, event in enumerate(kept) if isinstance(event, ev.DeploymentSeen))
+    deployment = kept[seen]
+    assert isinstance(deployment, ev.DeploymentSeen)
+    nodes = tuple(
+        msgspec.structs.replace(node, logs_aborts=node.id != mute, observes=("liveness", "log"))
+        for node in deployment.nodes
+    )
+    kept[seen] = msgspec.structs.replace(deployment, nodes=nodes, metrics=())
+    return judge(kept).waves[0].server_aborts
+
+
+def test_that_no_server_aborted_anything_is_known_only_where_each_that_would_log_it_was_read():
+    assert 0 == aborts_told()
+    assert None is aborts_told(unread="prefill-0")
+    assert None is aborts_told(mute="decode-0")
+    assert 5 == aborts_told(unread="prefill-0", mute="router-0", aborts=5)

@@ -322,3 +322,24 @@ def test_requests_of_others_that_its_peer_took_are_no_tries_of_ours():
     told.go(told.plan.recover_within_s + 3)
     told.taken["decode-0"] += 500
     assert Outcome.INCONCLUSIVE == judge(told.go(2).finish(idle=False)).outcome
+
+
+@pytest.mark.parametrize(
+    ("earlier", "part"), [({"decode-0": 40.0, "decode-1": 40.0}, Answer.NO), ({"decode-0": 40.0}, Answer.UNKNOWN)]
+)
+def test_where_nothing_was_seen_being_taken_the_first_reading_tells_who_had_taken_requests(earlier, part):
+    """Evidence of people has one reading from before, if any."""
+    told = faulted(nodes=TWO_PAIRS, paths=(ROUTED, *NOT_ASKED), taken=earlier, lasts_s=4.0)
+    told.freeze("decode-1").go(4).thaw("decode-1")
+    told.forgotten = frozenset({"decode-1"})
+    events = told.go(45).finish()
+    faulty = next(e.t_ns for e in events if isinstance(e, ev.FaultStep))
+    first: set[str] = set()
+    kept = []
+    for event in events:
+        if isinstance(event, ev.Scrape) and event.t_ns < faulty:
+            if event.node in first:
+                continue
+            first.add(event.node)
+        kept.append(event)
+    assert part == workers(judge(kept)).answer

@@ -180,6 +180,7 @@ async def _look(
         pid=process.found.pid if process else None,
         start_time=process.found.start_time if process else None,
         observes=tuple(probe for probe, there in observes.items() if there),
+        logs_aborts=pack.logs_aborts,
     )
     found = FoundNode(
         node=node,

@@ -95,7 +95,9 @@ def _floors(case: Case) -> Answered:
     if leaked:
         return yes(*leaked, outcome=Outcome.LEAKING)
     if missing:
-        return unknown(fact(f"the idle floor of {listed(missing)} could not be read after the gauge lag"))
+        text = f"the idle floor of {listed(missing)} could not be read after the gauge lag"
+        noted = "; no reading is said to be of a deployment at rest (`quiet_for`)" if case.facts.imported else ""
+        return unknown(fact(text + noted))
     if above:
         return unknown(
             *(fact(f"{_held(case, f).text}, {f.unsettled or _maybe_ours(f, hung_up=hung_up)}", f.seqs) for f in above)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from chaos.judge.canaries import Fate, look
 from chaos.judge.case import excuse
-from chaos.judge.paths import State
+from chaos.judge.paths import State, settled_ns
 from chaos.judge.processes import folded
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
-from chaos.judge.units import listed, ns, span
+from chaos.judge.units import count, listed, ns, span
 from chaos.judge.workers import Part
 from chaos.model.outcomes import Outcome
 
@@ -32,13 +32,16 @@ def _paths_serve(case: Case) -> Answered:
         return unknown(*map(_fared, undecided))
     short = [run for run in case.runs if run.steady < run.needed]
     if short:
-        return unknown(
-            *(
-                fact(f"{_where(run)}: only {run.steady} of {run.needed} passes in a row once things had settled")
-                for run in short
-            )
-        )
+        return unknown(*(fact(f"{_where(run)}: {_too_few(case, run)}") for run in short))
     return yes(*map(_fared, case.runs))
+
+
+def _too_few(case: Case, run: PathRun) -> str:
+    """How many passes are missing, and from when on they would have counted."""
+    text = f"only {run.steady} of {run.needed} passes in a row once things had settled"
+    settled = settled_ns(case.facts, run.window)
+    later = f", {span((settled - run.window.anchor_ns) / 1e9)} {run.window.later}" if run.window.disrupted else ""
+    return f"{text}{later}; {count(run.needed - run.steady, 'more fresh request')} would tell"
 
 
 def _last_canaries(case: Case) -> Answered:

@@ -81,7 +81,7 @@ def _baseline_served(case: Case) -> Answered:
         if lost.lost:
             told.insert(0, fact(f"{path.id}: {lost.text}", [q for s in lost.lost for q in s.seqs]))
     if facts.imported and not answers:
-        return not_applicable(fact("imported: nobody sent a fresh request before anything was broken"))
+        return not_applicable(fact("imported: nobody sent a fresh request before the load"))
     if Answer.NO in answers:
         return no(*told, outcome=Outcome.INCONCLUSIVE)
     if Answer.UNKNOWN in answers or not answers:

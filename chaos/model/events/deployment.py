@@ -21,6 +21,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True):
     pid: int | None = None
     start_time: float | None = None  # of the process, seconds since the epoch (psutil)
     observes: tuple[str, ...] = ()  # of: liveness metrics log process
+    logs_aborts: bool = True  # False: its engine is not known to log the requests that it aborts
 
 
 class Path(Record, frozen=True, kw_only=True, omit_defaults=True):
