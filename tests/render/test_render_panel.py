@@ -130,3 +130,28 @@ def test_of_imported_evidence_nothing_is_said_of_a_run_of_ours():
         assert "imported evidence" in told
         assert "completed" not in told
         assert "cleanup" not in told
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_what_was_logged_is_called_a_cause_only_where_something_is_established_that_it_may_explain(outcome):
+    verdict = msgspec.structs.replace(VERDICTS["wedged"], outcome=outcome)
+    events = sample.wedged_events()
+    told = (
+        shown(verdict_panel(verdict)),
+        summary_md(verdict),
+        junit_xml(verdict),
+        report_html(events, verdict, ReportExtras()),
+    )
+    explains = outcome not in (Outcome.INCONCLUSIVE, Outcome.CORRUPTED)
+    words = (" cause ", "**Likely cause:**", 'name="cause"', ">Likely cause<")
+    other = (" logged ", "**Seen in the logs:**", 'name="logged"', ">Seen in the logs<")
+    assert [explains] * 4 == [word in text for word, text in zip(words, told, strict=True)]
+    assert [not explains] * 4 == [word in text for word, text in zip(other, told, strict=True)]
+
+
+def test_of_a_cause_that_nobody_upstream_told_of_no_fix_is_missed():
+    (cause, *_) = VERDICTS["wedged"].causes
+    verdict = msgspec.structs.replace(VERDICTS["wedged"], causes=(msgspec.structs.replace(cause, upstream=""),))
+    text = shown(verdict_panel(verdict)) + summary_md(verdict)
+    assert cause.title.split()[0] in text
+    assert "fixed" not in text
