@@ -35,7 +35,8 @@ LUCK = 0.01
 RECENT_ROWS = 4
 """Losses count as the state of a path when they lie within this many rows of `canaries_in_a_row` from the end."""
 SLOWEST_TIMES = 1.5
-"""A path that answers late is still moving while the next answer is no later than this times the slowest so far."""
+"""A path that answers late is still moving while the next answer is no later than this times the slowest so far, and
+than the engine's own timeouts allow."""
 
 
 class State(Enum):
@@ -295,7 +296,8 @@ def _not_passing(telling: Sequence[Seen], window: Window, plan: ev.Plan, died: _
             window.anchor_ns, last_ok_ns, first_dead_ns if died is None else min(died.since_ns, first_dead_ns)
         )
         late = [s for s in answered if s.fate is Fate.LATE and s.until_ns > budget_ns]
-        patience_ns = max((round(SLOWEST_TIMES * (s.until_ns - s.begun_ns)) for s in late), default=0)
+        slowest_ns = max((round(SLOWEST_TIMES * (s.until_ns - s.begun_ns)) for s in late), default=0)
+        patience_ns = min(slowest_ns, ns(plan.watch_s))  # what the engine's own timeouts did not free is not slow
         long_enough = horizon - dark_ns >= max(deadline_ns, patience_ns)
         if len(dead) >= enough and (long_enough or _failed_between(dead, died)):
             why = f"no fresh request has completed for {between(dark_ns, horizon)}"

@@ -286,7 +286,7 @@ OFF: tuple[Off, ...] = (
     # paths
     Off("paths.RECENT_ROWS", 4000, "test_rules::test_losses_of_long_ago_are_not_the_state_of_a_path"),
     Off("paths.SLOWEST_TIMES", 0, "test_rules::test_a_path_that_answers_ever_more_slowly_is_not_dark_before_its_next_answer_is_due"),
-    Off("paths.SLOWEST_TIMES", 1500, "test_rules::test_a_path_that_answers_ever_more_slowly_is_not_dark_before_its_next_answer_is_due"),
+    Off("paths.SLOWEST_TIMES", 1500, "test_rules::test_a_path_that_was_late_by_little_is_soon_known_to_be_dark"),
     Off("paths.LUCK", 1.0, "test_rules::test_a_share_of_losses_asks_for_a_longer_row"),
     Off("paths.ENOUGH_DEAD", 0, "test_outcomes::test_each_situation_gets_its_outcome[the_last_canary_failed_and_was_the_only_one]"),
     Off("paths.ENOUGH_DEAD", 2000, "test_outcomes::test_a_lossy_path_is_a_partial_wedge"),

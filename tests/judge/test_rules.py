@@ -272,6 +272,24 @@ def test_a_path_that_answers_ever_more_slowly_is_not_dark_before_its_next_answer
     assert Outcome.WEDGED == judge(told.go(60).finish(idle=False)).outcome
 
 
+def test_a_path_that_was_late_by_little_is_soon_known_to_be_dark():
+    told = waved()
+    told.reply = late(10)
+    told.go(20).reply = HANG
+    verdict = judge(told.go(30).finish(idle=False))  # 20 s after the last answer, where the next was due after 15
+    assert Outcome.WEDGED == verdict.outcome, verdict.headline
+
+
+@pytest.mark.parametrize(("hangs_s", "outcome"), [(34, Outcome.SLOW_RECOVERY), (44, Outcome.WEDGED)])
+def test_what_the_engines_own_timeouts_did_not_free_is_no_longer_slow(hangs_s, outcome):
+    """Answers took 31 s each, so that the next may take 46; but after 40 s the engine would have freed it."""
+    told = waved()
+    told.reply = late(31)
+    told.go(20).reply = HANG
+    told.go(30)
+    assert outcome == judge(told.go(hangs_s).finish(idle=False)).outcome
+
+
 @pytest.mark.parametrize(("refused_s", "outcome"), [(10, Outcome.HEALTHY), (14, Outcome.SLOW_RECOVERY)])
 def test_what_was_asked_within_the_budget_and_answered_in_its_own_time_recovered_in_time(refused_s, outcome):
     """The budget is 12 s: whoever asked after 11 s had the answer after 13.5 s."""
