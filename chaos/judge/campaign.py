@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from chaos.judge.speed import compare
-from chaos.judge.stats import rate, rate_words, survival
+from chaos.judge.stats import no_more_often, rate, rate_words, survival
 from chaos.judge.units import count
 from chaos.judge.verdict import JUDGE_VERSION
 from chaos.model.campaign import FORMAT, Campaign, Dose, Trial
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from chaos.model.campaign import Begun, Ended, Failed, Latency, PlannedRun, Speed, Survival
     from chaos.model.verdict import Verdict
 
+ALPHA = 0.05
+"""How likely a difference between the arms may be by chance before it is put down to the fault."""
 _STATUS = {
     ExitCode.REFUSED: RunStatus.REFUSED,
     ExitCode.USAGE: RunStatus.REFUSED,
@@ -60,8 +62,7 @@ def judge_campaign(
     stopped = _stopped(begun, trials, ended)
     names = tuple(dict.fromkeys(run.dose for run in begun.runs))
     what = _what(trials)
-    faults = [trial for trial in trials if trial.arm == "fault"]
-    doses = tuple(_dose(begun, name, [trial for trial in faults if trial.dose == name], what) for name in names)
+    doses = tuple(_dose(begun, name, [trial for trial in trials if trial.dose == name], what) for name in names)
     speeds = compare(begun, trials, latencies or {})
     degraded = any(one.answer is Answer.YES for one in speeds)
     smallest = next((dose.dose for dose in doses if dose.broke and dose.broke.hits), "")
@@ -84,7 +85,7 @@ def judge_campaign(
         outcome=min(outcomes, key=lambda outcome: outcome.rank),
         exit_code=worst_exit(codes or [ExitCode.INCONCLUSIVE]),
         headline=_headline(doses, what, smallest, degraded=degraded),
-        reasons=tuple(_reasons(doses, speeds, trials, stopped, len(begun.runs))),
+        reasons=tuple(_reasons(doses, what, speeds, trials, stopped, len(begun.runs))),
         planned=len(begun.runs),
         stopped=stopped,
         trials=tuple(trials),
@@ -170,13 +171,16 @@ def _stopped(begun: Begun, trials: Sequence[Trial], ended: Ended | None) -> str:
     return ended.reason
 
 
-def _dose(begun: Begun, name: str, trials: Sequence[Trial], what: str) -> Dose:
+def _dose(begun: Begun, name: str, both_arms: Sequence[Trial], what: str) -> Dose:
+    trials = [trial for trial in both_arms if trial.arm == "fault"]
+    controls = [trial for trial in both_arms if trial.arm == "control" and trial.counts]
     counted = [trial for trial in trials if trial.counts]
     outcomes = Counter(trial.outcome for trial in counted if trial.outcome)
     broken = [trial for trial in counted if trial.broke]
     serving = [trial for trial in counted if not trial.broke]
     violations = [trial for trial in counted if trial.outcome and trial.outcome.violation]
     broke_rate = rate(len(broken), len(counted), until_first=bool(begun.until) and len(broken) == 1)
+    control = rate(sum(trial.broke for trial in controls), len(controls))
     waves = survival("waves", [trial.waves for trial in broken], [trial.waves for trial in serving])
     aborts = None
     if all(trial.aborts is not None for trial in counted):
@@ -192,6 +196,8 @@ def _dose(begun: Begun, name: str, trials: Sequence[Trial], what: str) -> Dose:
         waves=waves,
         aborts=aborts,
         told=rate_words(broke_rate, what) if broke_rate else "no trial counts",
+        control=control,
+        p=no_more_often(broke_rate, control) if broke_rate and broke_rate.hits and control else None,
         survived=_survived(waves, aborts),
     )
 
@@ -222,7 +228,21 @@ def _rates(doses: Sequence[Dose], what: str, smallest: str) -> str:
 
 
 def _whole(dose: Dose) -> str:
-    return dose.told + (f"; {dose.survived}" if dose.survived else "")
+    control = dose.control
+    anyway = f"; without the fault, too: {control.hits} of {control.of}" if control and control.hits else ""
+    return dose.told + anyway + (f"; {dose.survived}" if dose.survived else "")
+
+
+def _without_the_fault(dose: Dose, what: str) -> str:
+    """What the control says of who is to blame; empty where it says nothing."""
+    if dose.p is None:
+        return ""
+    chance = f"p = {dose.p:.2g}"
+    verdict = (
+        f"the fault breaks it ({chance})" if dose.p < ALPHA else f"that the fault adds to it may be chance ({chance})"
+    )
+    name = f" ({dose.dose})" if dose.dose else ""
+    return f"the same load without the fault{name}: {rate_words(dose.control, what)}; {verdict}"
 
 
 def _survived(waves: Survival | None, aborts: Survival | None) -> str:
@@ -243,9 +263,10 @@ def _hits(aborts: int | None, waves: int) -> str:
 
 
 def _reasons(
-    doses: Sequence[Dose], speeds: Sequence[Speed], trials: Sequence[Trial], stopped: str, planned: int
+    doses: Sequence[Dose], what: str, speeds: Sequence[Speed], trials: Sequence[Trial], stopped: str, planned: int
 ) -> list[str]:
     told = [f"{dose.dose}: {_whole(dose)}" for dose in doses] if len(doses) > 1 else []
+    told += filter(None, (_without_the_fault(dose, what) for dose in doses))
     told += [f"{_name(trial)}: {trial.headline}" for trial in trials if trial.broke or _sick(trial)]
     told += [(f"{one.dose}: " if one.dose else "") + one.told for one in speeds]
     not_counted = Counter(trial.why_not for trial in trials if not trial.counts)

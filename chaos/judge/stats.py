@@ -118,6 +118,14 @@ def slower(
     )
 
 
+def no_more_often(found: Rate, control: Rate) -> float:
+    """How likely such a difference, or a larger one, is if both arms break at one rate: Fisher's exact test."""
+    from scipy.stats import fisher_exact  # noqa: PLC0415 - see above
+
+    table = [[one.hits, one.of - one.hits] for one in (found, control)]
+    return float(fisher_exact(table, alternative="greater").pvalue)
+
+
 def can_tell(fault_runs: int, control_runs: int, alpha: float) -> bool:
     """Whether so many runs could show a difference at all: if every one with the fault were slower than every other."""
     from scipy.special import comb  # noqa: PLC0415 - see above

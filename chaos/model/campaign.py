@@ -164,6 +164,8 @@ class Dose(Part, frozen=True, kw_only=True):
     waves: Survival | None  # None: no trial was hit
     aborts: Survival | None  # None: as above, or in some trial nothing could tell
     told: str  # the rate of `broke` in words
+    control: Rate | None = None  # how often the same load broke it without the fault; None: no such run counts
+    p: float | None = None  # of Fisher's exact test, one-sided: that the fault breaks it no more often than that
     survived: str  # `waves` and `aborts` in words; empty when no trial was hit
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chaos.judge import is_the_last, judge_campaign
-from chaos.model.campaign import Ended, Failed
+from chaos.model.campaign import Campaign, Ended, Failed
 from chaos.model.outcomes import Answer, Cleanup, ExitCode, Outcome, RunStatus
 
 WEDGED = verdict(Outcome.WEDGED)
@@ -66,6 +66,48 @@ def test_a_control_that_broke_is_not_the_wedge_that_was_looked_for() -> None:
     campaign = begun(trials=2, until="wedged")
     control = msgspec.structs.replace(campaign.runs[0], arm="control")
     assert (False, True) == (is_the_last(campaign, control, WEDGED), is_the_last(campaign, campaign.runs[0], WEDGED))
+
+
+def both_arms(fault: int, control: int, *, of: int = 6) -> Campaign:
+    """So many of the runs of each arm broke."""
+    campaign = begun(trials=2 * of)
+    runs = tuple(
+        msgspec.structs.replace(run, arm="control" if run.number > of else "fault", trial=(run.number - 1) % of + 1)
+        for run in campaign.runs
+    )
+    broken = {*range(1, fault + 1), *range(of + 1, of + control + 1)}
+    verdicts = {run.number: WEDGED if run.number in broken else FINE for run in runs}
+    return judge_campaign(msgspec.structs.replace(campaign, runs=runs), verdicts, (), DONE)
+
+
+@pytest.mark.parametrize(
+    ("fault", "control", "said"),
+    [
+        pytest.param(6, 0, "0 of 6 wedged: below 39 % at 95 %; the fault breaks it (p = 0.0011)", id="its-doing"),
+        pytest.param(
+            2, 0, "0 of 6 wedged: below 39 % at 95 %; that the fault adds to it may be chance (p = 0.23)", id="few"
+        ),
+        pytest.param(
+            3,
+            3,
+            "3 of 6 wedged: 50 %, 12 % to 88 % at 95 %; that the fault adds to it may be chance (p = 0.72)",
+            id="anyway",
+        ),
+    ],
+)
+def test_what_the_control_does_tells_whether_the_fault_is_to_blame(fault, control, said) -> None:
+    """Trap 36: some break now and then anyway."""
+    told = both_arms(fault, control)
+    assert f"the same load without the fault: {said}" in told.reasons
+    anyway = f"; without the fault, too: {control} of 6"
+    assert (anyway in told.headline) == (control > 0)
+    assert told.headline.startswith(f"{fault} of 6 wedged")
+    assert 6 == told.doses[0].made
+
+
+def test_where_nothing_broke_or_no_control_was_played_nobody_is_to_blame() -> None:
+    reasons = (*both_arms(0, 0).reasons, *judge_campaign(begun(), {1: WEDGED}, (), DONE).reasons)
+    assert not any("without the fault" in reason for reason in reasons)
 
 
 def test_the_smallest_dose_that_broke_is_named() -> None:
