@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 EXPLAINS = ("fatal", "crash", "traceback", "timeout", "symptom")
 """Best first. Abort lines say that the abort path works, those of a start that something came up, and benign ones
 nothing: none of them explains anything."""
+SYMPTOMS = ("timeout", "symptom")
+"""Lines that follow from trouble as often as they make it: causes only where an upstream report says so."""
 OF_A_DEATH = (Outcome.CRASHED, Outcome.RESTARTED)
 """What these outcomes need explained is why a process died."""
 MOST_SEQS = 12
@@ -102,6 +104,7 @@ def _cause(facts: Facts, hits: list[LogHit]) -> Cause:
         fixed_in="" if ours else first.fixed_in,
         line=first.line,
         seqs=tuple(sorted({hit.seq for hit in hits if hit.seq > 0})[:MOST_SEQS]),
+        symptom=first.klass in SYMPTOMS and (ours or not first.upstream),
     )
 
 

@@ -60,8 +60,9 @@ def reasons(case: Case, outcome: Outcome, findings: Sequence[Finding], found: Se
     if outcome is Outcome.WEDGED:
         told += _wedge_reasons(case)
     told += [e.text for f in findings if f.outcome is outcome for e in f.evidence]
-    if found and outcome not in (Outcome.HEALTHY, Outcome.INCONCLUSIVE):
-        told.append(_cause(found[0]))
+    likely = [cause for cause in found if not cause.symptom]
+    if likely and outcome not in (Outcome.HEALTHY, Outcome.INCONCLUSIVE):
+        told.append(_cause(likely[0]))
     if outcome is Outcome.INCONCLUSIVE:
         told += [e.text for f in findings if f.required and f.answer is Answer.UNKNOWN for e in f.evidence]
     told += [_wave(wave) for wave in waves(case) if wave.phases]

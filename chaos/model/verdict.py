@@ -45,6 +45,7 @@ class Cause(Part, frozen=True, kw_only=True):
     fixed_in: str
     line: str
     seqs: tuple[int, ...] = ()
+    symptom: bool = False  # it may follow from the trouble as well as make it: somebody gave up waiting, say
 
 
 class PathVerdict(Part, frozen=True, kw_only=True):

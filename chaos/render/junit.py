@@ -61,10 +61,10 @@ def _properties(verdict: Verdict) -> list[tuple[str, str]]:
     ]
     if verdict.wedge is not None:
         pairs += [("wedge", ", ".join(words.wedge_words(verdict))), ("side", verdict.wedge.side or "unknown")]
-    name = "cause" if words.explains(verdict) else "logged"
-    for cause in verdict.causes:
-        known = words.cause_reference(cause)
-        pairs.append((name, f"{cause.title} ({known})" if known else cause.title))
+    for name, found in zip(("cause", "logged"), words.causes_and_signs(verdict), strict=True):
+        for cause in found:
+            known = words.cause_reference(cause)
+            pairs.append((name, f"{cause.title} ({known})" if known else cause.title))
     pairs += [("leaving", told) for told in words.leaving_words(verdict)]
     return pairs + [("not_examined", thing) for thing in verdict.not_examined]
 

@@ -70,15 +70,15 @@ def summary_md(verdict: Verdict) -> str:
     left = words.leaving_words(verdict)
     if left:
         lines += ["**On leaving**", "", *(f"- {text(told)}" for told in left), ""]
-    for cause in verdict.causes:
-        known = words.cause_reference(cause)
-        lines += [
-            f"**{'Likely cause' if words.explains(verdict) else 'Seen in the logs'}:** {text(cause.title)}"
-            + (f": {span(known)}" if known else ""),
-            "",
-            code(cause.line),
-            "",
-        ]
+    for name, found in zip(("Likely cause", "Seen in the logs"), words.causes_and_signs(verdict), strict=True):
+        for cause in found:
+            known = words.cause_reference(cause)
+            lines += [
+                f"**{name}:** {text(cause.title)}" + (f": {span(known)}" if known else ""),
+                "",
+                code(cause.line),
+                "",
+            ]
     lines += rows(
         ["path", "serves", f"fresh requests {text(words.after_words(verdict))}"],
         ([text(path.path), _answer(words.path_look(path)), text(words.path_words(path))] for path in verdict.paths),

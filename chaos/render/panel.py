@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from chaos.model.verdict import Verdict
+    from chaos.model.verdict import Cause, Verdict
 
 WIDEST = 110  # longer lines are no longer read at a glance
 SIDE_BY_SIDE = 120  # columns from which two panels fit beside each other
@@ -98,13 +98,9 @@ class VerdictPanel:
         yield "leaving", [_Line(told, BULLET, "bold yellow") for told in words.leaving_words(verdict)]
         if verdict.wedge is not None:
             yield "side", [_Line(verdict.wedge.side or "unknown", style="bold")]
-        causes = [
-            line
-            for cause in verdict.causes[:MOST_CAUSES]
-            for line in (_Line(cause.title, BULLET, "bold"), _Line(words.cause_reference(cause)))
-            if line.text
-        ]
-        yield "cause" if words.explains(verdict) else "logged", causes
+        likely, signs = words.causes_and_signs(verdict)
+        yield "cause", list(_cause_lines(likely[:MOST_CAUSES]))
+        yield "logged", list(_cause_lines(signs[: MOST_CAUSES - len(likely)] if len(likely) < MOST_CAUSES else ()))
         yield "waves", list(self._wave_lines())
         yield "paths", list(self._path_lines())
         yield "saved", [_Line(told, BULLET) for told in _cut(words.saved_words(verdict), MOST_SAVED, "snapshot")]
@@ -145,6 +141,14 @@ def _cut(lines: Sequence[str], most: int, noun: str) -> list[str]:
         return list(lines)
     more = len(lines) - most + 1
     return [*lines[: most - 1], f"and {words.count(more, f'more {noun}')} (see the report)"]
+
+
+def _cause_lines(causes: Sequence[Cause]) -> Iterable[_Line]:
+    for cause in causes:
+        yield _Line(cause.title, BULLET, "bold")
+        known = words.cause_reference(cause)
+        if known:
+            yield _Line(known)
 
 
 def verdict_panel(verdict: Verdict, width: int | None = None, *, title: str = "", report: str = "") -> VerdictPanel:

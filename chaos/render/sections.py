@@ -10,9 +10,9 @@ from chaos.render.evidence import NOTHING, evidence_rows, periods
 from chaos.render.markup import Html, h, join, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from chaos.model.verdict import Evidence, Finding, Verdict, WaveVerdict
+    from chaos.model.verdict import Cause, Evidence, Finding, Verdict, WaveVerdict
     from chaos.render.markup import Child
     from chaos.render.record import Record
 
@@ -92,11 +92,15 @@ def _reasons(reasons: tuple[str, ...]) -> Html:
 
 
 def causes(verdict: Verdict) -> Html:
-    """What the logs say about why, with the upstream reference and the version that mends it."""
-    if not verdict.causes:
-        return Html("")
+    """What the logs say about why, with upstream reference and the version that mends it; and what else they say."""
+    likely, signs = words.causes_and_signs(verdict)
+    title = "Likely cause" if len(likely) == 1 else "Likely causes"
+    return join([_told("cause", title, likely), _told("logged", "Seen in the logs", signs)])
+
+
+def _told(name: str, title: str, found: Sequence[Cause]) -> Html:
     cards = []
-    for cause in verdict.causes:
+    for cause in found:
         facts: list[tuple[str, Child]] = [
             ("side", cause.side or "unknown"),
             ("upstream", cause.upstream or "no reference known"),
@@ -112,11 +116,9 @@ def causes(verdict: Verdict) -> Html:
                 cls="card",
             )
         )
-    likely = "Likely cause" if len(verdict.causes) == 1 else "Likely causes"
-    title = likely if words.explains(verdict) else "Seen in the logs"
     rest = cards[OPEN_CAUSES:]
     folded = h("details", h("summary", words.count(len(rest), "more sign") + " in the logs"), *rest) if rest else ""
-    return section("cause", title, *cards[:OPEN_CAUSES], folded)
+    return section(name, title, *cards[:OPEN_CAUSES], folded) if cards else Html("")
 
 
 def mark(look: words.Look) -> Html:

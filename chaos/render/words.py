@@ -203,9 +203,15 @@ def cause_reference(cause: Cause) -> str:
     return clean(f"{cause.upstream} \u00b7 {fixed}") if cause.upstream else ""
 
 
-def explains(verdict: Verdict) -> bool:
-    """Whether what was logged is a likely cause; where nothing is established, or texts were mixed up, it was seen."""
-    return verdict.outcome not in (Outcome.INCONCLUSIVE, Outcome.CORRUPTED)
+def causes_and_signs(verdict: Verdict) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
+    """What is likely to be why, and what was merely logged.
+
+    A symptom may follow from the trouble. Where nothing is established, or texts were mixed up, everything was logged.
+    """
+    if verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.CORRUPTED):
+        return (), verdict.causes
+    likely = tuple(cause for cause in verdict.causes if not cause.symptom)
+    return likely, tuple(cause for cause in verdict.causes if cause.symptom)
 
 
 def path_words(path: PathVerdict) -> str:

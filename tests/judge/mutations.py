@@ -154,6 +154,7 @@ OFF: tuple[Off, ...] = (
     Off("causes._trouble_may_begin_ns", 0, "test_causes::test_what_a_server_complained_of_before_any_load_explains_nothing_unless_it_ended_something"),
     Off("causes._side", "", "test_causes::test_lines_of_the_wedged_side_come_before_earlier_ones_of_the_other[fatal]"),
     Off("causes.told_by", "", "test_causes::test_of_several_workers_the_one_that_logged_the_fatal_line_is_named[one]"),
+    Off("causes.SYMPTOMS", (), "test_causes::test_a_symptom_is_no_cause_unless_somebody_upstream_says_so"),
     Off("causes._unlogged", [], "test_threads::test_a_silent_wedge_without_a_log_line_has_its_side_and_cause_from_the_thread"),
     Off("causes.side_of", "", "test_outcomes::test_a_total_silent_wedge_names_side_cause_and_how_long"),
     # content

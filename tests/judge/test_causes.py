@@ -70,3 +70,13 @@ def test_of_several_workers_the_one_that_logged_the_fatal_line_is_named(fatal, t
 
 def test_the_only_worker_of_its_side_needs_no_naming():
     assert "the wedged side is prefill" in wedging(waved().fatal()).reasons
+
+
+def test_a_symptom_is_no_cause_unless_somebody_upstream_says_so():
+    def told(**more: str) -> tuple[bool, list[str]]:
+        verdict = wedging(waved().hit("decode-0", "gave-up", "timeout", title="decode gave up", **more))
+        return verdict.causes[0].symptom, [text for text in verdict.reasons if "decode gave up" in text]
+
+    assert (True, []) == told()
+    likely = "likely cause on the decode side: decode gave up (example/engine#2)"
+    assert (False, [likely]) == told(upstream="example/engine#2")

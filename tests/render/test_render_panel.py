@@ -132,9 +132,12 @@ def test_of_imported_evidence_nothing_is_said_of_a_run_of_ours():
         assert "cleanup" not in told
 
 
+@pytest.mark.parametrize("symptom", [False, True])
 @pytest.mark.parametrize("outcome", list(Outcome))
-def test_what_was_logged_is_called_a_cause_only_where_something_is_established_that_it_may_explain(outcome):
-    verdict = msgspec.structs.replace(VERDICTS["wedged"], outcome=outcome)
+def test_what_was_logged_is_called_a_cause_only_where_something_is_established_that_it_may_explain(outcome, symptom):
+    (first, *_) = VERDICTS["wedged"].causes
+    causes = (msgspec.structs.replace(first, symptom=symptom),)
+    verdict = msgspec.structs.replace(VERDICTS["wedged"], outcome=outcome, causes=causes)
     events = sample.wedged_events()
     told = (
         shown(verdict_panel(verdict)),
@@ -142,7 +145,7 @@ def test_what_was_logged_is_called_a_cause_only_where_something_is_established_t
         junit_xml(verdict),
         report_html(events, verdict, ReportExtras()),
     )
-    explains = outcome not in (Outcome.INCONCLUSIVE, Outcome.CORRUPTED)
+    explains = outcome not in (Outcome.INCONCLUSIVE, Outcome.CORRUPTED) and not symptom
     words = (" cause ", "**Likely cause:**", 'name="cause"', ">Likely cause<")
     other = (" logged ", "**Seen in the logs:**", 'name="logged"', ">Seen in the logs<")
     assert [explains] * 4 == [word in text for word, text in zip(words, told, strict=True)]
