@@ -18,8 +18,8 @@ from chaos.judge.facts import Facts
 from chaos.judge.floors import floors_settle_ns, unsettled_floors
 from chaos.judge.latency import latency
 from chaos.judge.leaving import cut_short
-from chaos.judge.paths import passes_for
 from chaos.judge.recovery import PathRecovery, Recovery, recovery
+from chaos.judge.rule import passes_for
 from chaos.judge.verdict import JUDGE_VERSION, QUESTIONS, judge
 from chaos.judge.windows import in_vain_s
 from chaos.judge.workers import workers_known

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from chaos.judge.canaries import Doubt
 from chaos.judge.cuts import standing, unreachable
 from chaos.judge.metrics import backlog_shrinks, work_goes_on
-from chaos.judge.paths import PathRun, State, path_run
+from chaos.judge.paths import PathRun, path_run
 from chaos.judge.processes import Dead, dead_processes, down_by_us
+from chaos.judge.rule import State
 from chaos.judge.unheard import Unheard, unheard
 from chaos.judge.windows import windows
 from chaos.judge.workers import Part, WorkerRun, worker_runs

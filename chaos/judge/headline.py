@@ -8,7 +8,7 @@ from chaos.judge.causes import told_by
 from chaos.judge.heartbeats import frozen_heartbeats
 from chaos.judge.interrupted import leaves_unknown, stopped
 from chaos.judge.landing import waves
-from chaos.judge.paths import State
+from chaos.judge.rule import State
 from chaos.judge.threads import threads
 from chaos.judge.unheard import processes_unseen
 from chaos.judge.units import count, listed, span

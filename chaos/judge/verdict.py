@@ -16,13 +16,13 @@ from chaos.judge.interrupted import leaving
 from chaos.judge.landing import waves
 from chaos.judge.lattice import decide
 from chaos.judge.metrics import unread_ranks
-from chaos.judge.paths import State
 from chaos.judge.questions.content import CONTENT
 from chaos.judge.questions.damage import DAMAGE
 from chaos.judge.questions.reach import REACH
 from chaos.judge.questions.serving import SERVING
 from chaos.judge.questions.trust import TRUST
 from chaos.judge.questions.users import USERS
+from chaos.judge.rule import State
 from chaos.judge.saved import saved, unseen_inside
 from chaos.judge.threads import threads
 from chaos.judge.wedge import wedge

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from chaos.judge.causes import side_of
 from chaos.judge.heartbeats import frozen_heartbeats
-from chaos.judge.paths import State
+from chaos.judge.rule import State
 from chaos.model.verdict import Wedge
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from chaos.judge.canaries import Fate, look
 from chaos.judge.case import excuse
-from chaos.judge.paths import State, settled_ns
+from chaos.judge.paths import settled_ns
 from chaos.judge.processes import folded
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
+from chaos.judge.rule import State
 from chaos.judge.units import count, listed, ns, span
 from chaos.judge.workers import Part
 from chaos.model.outcomes import Outcome

@@ -9,8 +9,8 @@ from chaos.judge.canaries import Fate, look
 from chaos.judge.facts import FIRST_SEQ
 from chaos.judge.interrupted import stopped
 from chaos.judge.landing import SERVING_ROLES, missing_cycles, waves
-from chaos.judge.paths import State, passes_for
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
+from chaos.judge.rule import State, passes_for
 from chaos.judge.units import between, count, listed, ns
 from chaos.judge.windows import load_start
 from chaos.model.outcomes import Answer, Outcome, RunStatus
