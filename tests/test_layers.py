@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "faults": {"engine", "library", "model"},
     "launch": {"launch", "engine", "judge", "journal", "lab", "library", "model", "render"},
     "cli": {"cli", "autopsy", "campaign", "engine", "journal", "lab", "launch", "library", "model", "render"},
+    "pytest_plugin": {"pytest_plugin", "campaign", "engine", "launch", "library", "model", "render"},
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -100,6 +101,15 @@ def test_the_engine_asks_hosts_about_processes_and_looks_at_none_itself() -> Non
         for line, name in imports(path)
         if name.partition(".")[0] == "psutil"
     ]
+
+
+def test_pytest_is_imported_only_by_what_pytest_loads() -> None:
+    assert {"pytest_plugin"} == {
+        part_of(path)
+        for path in SOURCES
+        for _, name in imports(path)
+        if name.partition(".")[0] in ("pytest", "_pytest")
+    }
 
 
 def test_no_engine_is_named_in_the_judge() -> None:

@@ -113,7 +113,12 @@ def launch(order: Launch) -> Launched:
     opened = open_target(order.target, order.lab_options)
     stamp = Stamp.fresh()
     folder = RunFolder.create(order.reports, utc=stamp.in_names, scenario=scenario.name, run_id=stamp.run_id)
-    failure = execute(order, scenario, opened, folder, stamp, Interrupt(complain))
+    try:
+        failure = execute(order, scenario, opened, folder, stamp, Interrupt(complain))
+    except BaseException:
+        if folder.journal.exists():
+            complain(f"what was recorded can be judged: pdchaos judge {folder.root}")
+        raise
     with undisturbed():
         return Launched(conclude(folder, order.command()), folder, failure)
 

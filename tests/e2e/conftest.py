@@ -30,11 +30,12 @@ class Pdchaos:
         self.mark = f"{os.getpid()}-{reports.name}"
         self._output = reports.parent / f"{reports.name}.out"
 
-    def start(self, *words: str) -> subprocess.Popen:
-        """Start it in a session of its own, so that signals reach it alone."""
+    def start(self, *words: str, module: str = "chaos", cwd: Path | None = None) -> subprocess.Popen:
+        """Start it in a session of its own, so that signals reach it alone. `module`: somebody else in its place."""
         with self._output.open("wb") as out:
             return subprocess.Popen(
-                [sys.executable, "-m", "chaos", *words],
+                [sys.executable, "-m", module, *words],
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
