@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from lab_client import CHAT, GENERATE, eventually
 
-from chaos.lab.sim.builds.transfers import RING_TOKENS
+from chaos.lab.sim.builds.transfers import ANEW_TIMES, RING_TOKENS
 
 LONG = "word " * 30
 SHORT = "word"
+WAVE = 10
 
 
 def in_transfer(lab, transfers: int) -> None:
@@ -106,3 +108,20 @@ def test_after_one_abort_decode_serves_on_until_its_staging_ring_is_used_up(lab)
     client.hang_up()
     eventually(lambda: 2 <= (pinned.metric(pinned.decode, "num_aborted_requests_total") or 0), "decode noticed")
     assert 200 == pinned.ask(GENERATE, "word " * (RING_TOKENS + 1)).status  # without the ring
+
+
+def test_after_an_abort_storm_every_prompt_is_computed_by_decode_which_takes_longer_and_says_nothing(lab):
+    slow = lab("recomputes-silently", step_ms=2, time_scale=0.1)
+    prompt, least_s = "word " * 600, ANEW_TIMES * 600 / 20_000
+
+    def took_s() -> float:
+        began = time.monotonic()
+        assert 200 == slow.ask(CHAT, prompt).status
+        return time.monotonic() - began
+
+    slow.kill_waiting(2)  # no storm
+    eventually(lambda: took_s() < least_s, "as fast as ever")
+    slow.kill_waiting(WAVE)
+    assert min(took_s() for _ in range(3)) >= least_s
+    assert slow.is_idle(slow.decode)
+    assert not [line for line in slow.log("decode-0").splitlines() if "recompute" in line.lower()]

@@ -3,36 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from chaos.lab.sim.builds.build import Build
-from chaos.lab.sim.builds.storm import Storm
+from chaos.lab.sim.builds.storm import StormyDecode
 from chaos.lab.sim.control import ControlLoop
-from chaos.lab.sim.decode_scheduler import DecodeScheduler
 from chaos.lab.sim.frontend import Frontend
-
-if TYPE_CHECKING:
-    from chaos.lab.sim.scheduler import Parts
-
-
-class StormyDecode(DecodeScheduler):
-    """Something happens once, in the first abort storm."""
-
-    def __init__(self, parts: Parts) -> None:
-        super().__init__(parts)
-        self._storm = Storm()
-        self._happened = False
-
-    def abort(self, rid: str, *, abort_all: bool) -> None:
-        """Abort, and count."""
-        super().abort(rid, abort_all=abort_all)
-        if self._storm.more() and not self._happened:
-            self._happened = True
-            self.on_storm()
-
-    def on_storm(self) -> None:
-        """What happens."""
-        raise NotImplementedError
 
 
 class RankAborts(StormyDecode):

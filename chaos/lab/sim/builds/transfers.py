@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import zmq
 
 from chaos.lab.sim.builds.build import Build
+from chaos.lab.sim.builds.storm import StormyDecode
 from chaos.lab.sim.control import PrefillManager
 from chaos.lab.sim.decode_scheduler import DecodeScheduler
 from chaos.lab.sim.kv import BYTES_PER_TOKEN
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 BLOCK = 16  # tokens of a KV block, the least that is ever stored
 RING_TOKENS = 2048  # of the buffer in which decode receives KV before it is scattered
+ANEW_TIMES = 40  # a prompt takes decode so many times as long as prefill
 _FAILED = b"%d" % KVPoll.FAILED
 
 
@@ -209,6 +211,28 @@ class PinnedWatermark(DecodeScheduler):
         super().on_kv(room, received)
 
 
+class ComputesAnew(StormyDecode):
+    """After an abort storm what arrives cannot be loaded; decode computes those prompts itself and says nothing of it.
+
+    It has no time to spare for prompts beside its running batch, so that takes many times as long as on a prefill node.
+    """
+
+    _cannot_load = False
+
+    def on_storm(self) -> None:
+        """From now on."""
+        self._cannot_load = True
+
+    def on_kv(self, room: int, received: bytes) -> None:
+        """The room is done once its prompt has been computed here."""
+        tokens = next((item.req.prompt_len for item in self.transfer_queue if item.room == room), 0)
+        if self._cannot_load and tokens:
+            took_s = ANEW_TIMES * tokens / self.settings.prefill_tps
+            asyncio.get_running_loop().call_later(took_s, super().on_kv, room, received)
+        else:
+            super().on_kv(room, received)
+
+
 BUILDS = (
     Build(
         name="session-blacklist",
@@ -242,5 +266,12 @@ BUILDS = (
         version="0.5.16",
         upstream="sgl-project/sglang PR #31217",
         decode=PinnedWatermark,
+    ),
+    Build(
+        name="recomputes-silently",
+        about="after an abort storm decode loads no KV any more and computes every prompt itself: all is served, later",
+        version="0.5.16",
+        upstream="vllm-project/vllm PR #34896 (class of bug)",
+        decode=ComputesAnew,
     ),
 )
