@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from chaos.lab.embedded.kind import Embedded
 from chaos.lab.kinds import suggest
-from chaos.lab.real.dynamo.kind import Dynamo
-from chaos.lab.real.sglang.kind import SGLang
+from chaos.lab.real.dynamo.kind import DYNAMO
+from chaos.lab.real.sglang.kind import SGLANG
 from chaos.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from chaos.lab.kinds import Installer, LabInfo, LabKind, LabSpec
 
-KINDS: dict[str, LabKind] = {kind.name: kind for kind in (Embedded(), SGLang(), Dynamo())}
+KINDS: dict[str, LabKind] = {kind.name: kind for kind in (Embedded(), SGLANG, DYNAMO)}
 
 
 def catalogue() -> list[LabInfo]:

@@ -10,12 +10,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
+from chaos.model.target import ServerSpec, Target
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
-
-    from chaos.model.target import Target
 
 RUN_ID_VARIABLE = "PDCHAOS_RUN"  # in every node's environment, so that leftovers can be found
 LOOPBACK = "127.0.0.1"
@@ -71,15 +71,30 @@ class Installed:
 # ------------------------------------------------------------------------------------------------ as asked for
 
 
+class Sizes(Protocol):
+    """What the settings of every lab have."""
+
+    @property
+    def prefill(self) -> int:
+        """The number of prefill nodes."""
+
+    @property
+    def decode(self) -> int:
+        """The number of decode nodes."""
+
+
 class LabSpec(ABC):
     """A lab as asked for on the command line, ready to be started."""
 
     kind: str
     build: str
+    settings: Sizes
     patience_s: ClassVar[float] = 60.0
     """How long a start may take on a busy machine."""
     variants: ClassVar[tuple[str, ...]] = ()
     """What else its prefill and decode nodes can be restarted as (`restart: {as: …}`)."""
+    bootstraps: ClassVar[bool] = True
+    """Whether its target tells a bootstrap port of each prefill."""
 
     @property
     def title(self) -> str:
@@ -87,21 +102,43 @@ class LabSpec(ABC):
         return f"lab:{self.kind}"
 
     @abstractmethod
+    def describe(self, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
+        """The lab as a target file would describe it."""
+
     def outline(self) -> Target:
-        """The lab as a target before it is started: every address is a placeholder."""
+        """The lab as a target before it is started: every address and process is a placeholder."""
+        nowhere = ServerSpec(url=f"http://{LOOPBACK}:1", pid=1)
+        prefill = nowhere.model_copy(update={"bootstrap_port": 1}) if self.bootstraps else nowhere
+        return self.describe(nowhere, [prefill] * self.settings.prefill, [nowhere] * self.settings.decode)
 
     @abstractmethod
+    def prepare(self, folder: Path, run_id: str) -> RunningLab:
+        """The lab, of which nothing runs yet."""
+
     def start(self, folder: Path, progress: Callable[[str], None], *, run_id: str) -> RunningLab:
         """Start every process and return once all serve; LabError carries the tail of a failed one's log."""
+        lab = self.prepare(folder, run_id)
+        try:
+            lab.launch(progress)
+        except BaseException:
+            lab.stop()
+            raise
+        return lab
 
 
 class RunningLab(ABC):
     """A lab that serves. Leaving the context, or `stop`, ends every process of it."""
 
-    @property
+    spec: LabSpec
+
     @abstractmethod
+    def launch(self, progress: Callable[[str], None]) -> None:
+        """Start every process and return once all serve; whoever calls it stops the lab when that fails."""
+
+    @property
     def name(self) -> str:
         """`lab:sim`."""
+        return self.spec.title
 
     @property
     @abstractmethod

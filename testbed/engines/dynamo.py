@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from chaos.lab.real.asking import is_healthy
 from chaos.lab.real.dynamo.commands import Commands, Place
-from chaos.lab.real.dynamo.kind import Dynamo as Kind
-from chaos.lab.real.dynamo.lab import START_TIMEOUT_S, WARM_IN_A_ROW, WARM_TIMEOUT_S, chat, has_served, is_healthy
+from chaos.lab.real.dynamo.kind import DYNAMO
+from chaos.lab.real.dynamo.lab import START_TIMEOUT_S, WARM_IN_A_ROW, WARM_TIMEOUT_S, chat, has_served
 from testbed.engines.real import SCRATCH, RealEngine, spawn
 from testbed.errors import BedError
 from testbed.folder import SHARED
@@ -27,13 +28,11 @@ class Dynamo(RealEngine):
     patience_s = START_TIMEOUT_S
 
     def __init__(self, plan: Plan, version: str) -> None:
-        spec = Kind().parse(version, plan.options)
-        installer = spec.installer
-        installer.require(version)
+        spec = DYNAMO.parse(version, plan.options)
+        super().__init__(spec)
         if spec.settings.discovery != "file":
             raise BedError("in a bed Dynamo's workers are found by files", hint="leave out discovery")
-        super().__init__((installer.deps, installer.model, installer.version(version)), installer.python)
-        self._commands = Commands(installer, version, spec.settings, scratch=SCRATCH, run_id="", etcd="")
+        self._commands = Commands(spec.installer, version, spec.settings, scratch=SCRATCH, run_id="", etcd="")
         self._places = {host.name: _place(host) for host in plan.servers}
 
     def start(self, host: HostPlan, streams: Streams, logs: tuple[Path, Path]) -> Started:  # noqa: ARG002

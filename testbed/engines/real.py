@@ -13,10 +13,12 @@ from testbed.engines.kind import Engine, Started
 from testbed.folder import HERE, HostFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from chaos.lab.real.cache import Part
+    from chaos.lab.kinds import Sizes
+    from chaos.lab.real.kind import RealSpec
+    from chaos.lab.real.versions import VersionedInstaller
     from testbed.engines.kind import Streams
 
 SCRATCH = HostFolder(HERE).scratch
@@ -24,23 +26,24 @@ _POLL_S = 0.2
 
 
 class RealEngine(Engine):
-    """Started as its lab starts it; `parts` is what of the installation is used, `python` what runs it."""
+    """Started as its lab starts it."""
 
     disk_mb = 2048  # an engine's shared memory
 
-    def __init__(self, parts: Iterable[Part], python: Path) -> None:
-        self._parts = tuple(parts)
-        self._python = python
+    def __init__(self, spec: RealSpec[Sizes, VersionedInstaller]) -> None:
+        """UsageError when the version is not installed."""
+        spec.installer.require(spec.build)
+        self._spec = spec
 
     def needs(self) -> tuple[Path, ...]:
         """The installation, and the Python that its environments were made from."""
-        base = self._python.resolve().parent.parent
+        base = self._spec.installer.python.resolve().parent.parent
         return (cache.cache_root(), base)
 
     def hold(self) -> ExitStack:
         """Every part."""
         held = ExitStack()
-        for part in self._parts:
+        for part in self._spec.parts:
             held.enter_context(cache.use(part.folder))
         return held
 

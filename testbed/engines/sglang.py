@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from chaos.lab.real.dynamo.lab import is_healthy
+from chaos.lab.real.asking import is_healthy
 from chaos.lab.real.sglang.commands import Commands, Place
-from chaos.lab.real.sglang.kind import SGLang as Kind
+from chaos.lab.real.sglang.kind import SGLANG
 from chaos.lab.real.sglang.lab import READY, START_TIMEOUT_S, WARM_TIMEOUT_S, ask_all
 from testbed.engines.real import SCRATCH, RealEngine, spawn
 from testbed.errors import BedError
@@ -28,13 +28,9 @@ class SGLang(RealEngine):
     patience_s = START_TIMEOUT_S
 
     def __init__(self, plan: Plan, version: str) -> None:
-        spec = Kind().parse(version, plan.options)
-        installer = self._installer = spec.installer
-        installer.require(version)
-        smg = spec.settings.router == "smg"
-        router = installer.smg if smg else installer.router
-        super().__init__((installer.deps, router, installer.model, installer.version(version)), installer.python)
-        self._commands = Commands(installer, version, spec.settings, scratch=SCRATCH, device=DEVICE, run_id="")
+        spec = SGLANG.parse(version, plan.options)
+        super().__init__(spec)
+        self._commands = Commands(spec.installer, version, spec.settings, scratch=SCRATCH, device=DEVICE, run_id="")
         self._places = {host.name: _place(host) for host in plan.servers}
 
     def start(self, host: HostPlan, streams: Streams, logs: tuple[Path, Path]) -> Started:

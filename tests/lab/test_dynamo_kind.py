@@ -9,9 +9,9 @@ import pytest
 
 from chaos.lab.catalogue import catalogue, parse_lab
 from chaos.lab.real import cache
-from chaos.lab.real.dynamo.commands import MODEL_NAME, Commands, Place, Settings
+from chaos.lab.real.commands import MODEL_NAME
+from chaos.lab.real.dynamo.commands import Commands, Place, Settings
 from chaos.lab.real.dynamo.install import TRIED, DynamoInstaller
-from chaos.lab.real.dynamo.lab import RunningDynamo
 from chaos.model.errors import LabError, UsageError
 
 ROUTER = Place("router", "router", "10.0.0.2", 20000, 20001)
@@ -65,7 +65,7 @@ def test_a_version_that_is_not_installed_says_how_to_install_it(installer, tmp_p
 def test_etcd_that_is_missing_is_named_with_the_command_that_brings_it(installer, tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     with pytest.raises(LabError, match="needs the program etcd") as refused:
-        RunningDynamo(installer, "1.6.1", Settings(discovery="etcd"), tmp_path, lambda _: None, "r")
+        parse_lab("dynamo@1.6.1", {"discovery": "etcd"}).start(tmp_path, lambda _: None, run_id="r")
     assert "apt-get install etcd-server" == refused.value.hint
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from chaos.lab.catalogue import catalogue, find_installer, parse_lab
 from chaos.lab.real import cache
+from chaos.lab.real.commands import MODEL_NAME
 from chaos.lab.real.sglang import install
-from chaos.lab.real.sglang.commands import MODEL_NAME, OTHER_TRANSFER, Commands, Place, Settings
+from chaos.lab.real.sglang.commands import OTHER_TRANSFER, Commands, Place, Settings
 from chaos.lab.real.sglang.install import STANDINS, TRIED, SGLangInstaller
 from chaos.lab.real.sglang.lab import check_mooncake
 from chaos.model.errors import LabError, UsageError

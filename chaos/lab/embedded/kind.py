@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.lab.embedded.lab import RunningSim, describe
+from chaos.lab.embedded.lab import RunningSim
 from chaos.lab.kinds import BuildInfo, LabInfo, LabSpec, suggest
 from chaos.lab.options import list_options, read_options
 from chaos.lab.sim.builds import BUILDS, HEALTHY
-from chaos.lab.sim.config import Settings
+from chaos.lab.sim.config import Clocks, Settings
 from chaos.model.errors import UsageError
 from chaos.model.target import ServerSpec, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 SIM = "sim"
+GAUGE_LAG_S = 35.0  # 30 s between two idle writes, and some slack
 
 
 class Embedded:
@@ -56,18 +57,25 @@ class SimSpec(LabSpec):
     build: str
     settings: Settings
 
-    def outline(self) -> Target:
-        """Every address and process is a placeholder."""
-        nowhere = ServerSpec(url="http://127.0.0.1:1", pid=1)
-        prefill = nowhere.model_copy(update={"bootstrap_port": 1})
-        return describe(self.settings, nowhere, [prefill] * self.settings.prefill, [nowhere] * self.settings.decode)
+    def describe(self, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
+        """The lab as a target file would describe it."""
+        scale = self.settings.time_scale
+        timeout_s = Clocks.scaled(scale).waiting_timeout_s
+        return Target(
+            version=1,
+            name="lab-sim",
+            about="an embedded lab",
+            router=router,
+            prefill=prefill,
+            decode=decode,
+            model=self.settings.model,
+            allow=["kill", "signal", "restart", "protocol", "request"],
+            timeouts={"waiting": timeout_s, "bootstrap": timeout_s},
+            gauge_lag=GAUGE_LAG_S * scale,
+            time_scale=scale,
+            content="echo",
+        )
 
-    def start(self, folder: Path, progress: Callable[[str], None], *, run_id: str) -> RunningSim:
-        """Start router, prefills and decodes."""
-        lab = RunningSim(self, folder, run_id)
-        try:
-            lab.launch(progress)
-        except BaseException:
-            lab.stop()
-            raise
-        return lab
+    def prepare(self, folder: Path, run_id: str) -> RunningSim:
+        """Router, prefills and decodes."""
+        return RunningSim(self, folder, run_id)

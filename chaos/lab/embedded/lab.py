@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from chaos.lab.embedded.node import Node, await_ready, end, listen, start_node, stop, url_of
 from chaos.lab.kinds import RunningLab, suggest
-from chaos.lab.sim.config import Clocks, Role, Settings, Upstream
+from chaos.lab.sim.config import Role, Upstream
 from chaos.model.errors import LabError
 from chaos.model.target import LogFrom, ServerSpec, Target
 
@@ -23,30 +23,12 @@ if TYPE_CHECKING:
     from chaos.lab.embedded.kind import SimSpec
 
 RELOAD_S = 20.0  # a restarted engine loads for this long before anybody listens; its peers notice by heartbeat
-GAUGE_LAG_S = 35.0  # 30 s between two idle writes, and some slack
-
-
-def describe(settings: Settings, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
-    """The lab as a target file would describe it."""
-    timeout_s = Clocks.scaled(settings.time_scale).waiting_timeout_s
-    return Target(
-        version=1,
-        name="lab-sim",
-        about="an embedded lab",
-        router=router,
-        prefill=prefill,
-        decode=decode,
-        model=settings.model,
-        allow=["kill", "signal", "restart", "protocol", "request"],
-        timeouts={"waiting": timeout_s, "bootstrap": timeout_s},
-        gauge_lag=GAUGE_LAG_S * settings.time_scale,
-        time_scale=settings.time_scale,
-        content="echo",
-    )
 
 
 class RunningSim(RunningLab):
     """A sim that serves."""
+
+    spec: SimSpec
 
     def __init__(self, spec: SimSpec, folder: Path, run_id: str) -> None:
         self.spec = spec
@@ -99,11 +81,6 @@ class RunningSim(RunningLab):
         )
 
     @property
-    def name(self) -> str:
-        """`lab:sim`."""
-        return self.spec.title
-
-    @property
     def pids(self) -> list[int]:
         """Process ids of the nodes, router first."""
         return [node.process.pid for node in self.nodes]
@@ -123,7 +100,7 @@ class RunningSim(RunningLab):
                     name=node.config.name,
                 )
             )
-        return describe(self.spec.settings, by_role["router"][0], by_role["prefill"], by_role["decode"])
+        return self.spec.describe(by_role["router"][0], by_role["prefill"], by_role["decode"])
 
     def restart(self, node: str, variant: str | None = None) -> None:  # noqa: ARG002 - it has no variants
         """SIGKILL a node and start it anew on the ports it had."""

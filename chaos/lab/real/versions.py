@@ -44,6 +44,16 @@ class VersionedInstaller(ABC):
 
     @property
     @abstractmethod
+    def deps(self) -> Part:
+        """The virtual environment of what the engine imports."""
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that runs the engine."""
+        return self.deps.folder / "bin" / "python"
+
+    @property
+    @abstractmethod
     def shared(self) -> tuple[Part, ...]:
         """What all versions share, in the order in which it is built."""
 

@@ -6,19 +6,18 @@ or etcd discovery, requests over TCP, events over ZeroMQ.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from chaos.lab.kinds import RUN_ID_VARIABLE
 from chaos.lab.options import number, word
+from chaos.lab.real import commands
+from chaos.lab.real.commands import MODEL_NAME, plain_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from chaos.lab.real.dynamo.install import DynamoInstaller
 
-MODEL_NAME = "pdchaos-tiny"
 DISCOVERIES = ("file", "etcd")
 ROUTERS = ("round-robin", "random", "power-of-two", "least-loaded", "kv")
 BLOCK_TOKENS = 16
@@ -28,10 +27,6 @@ ETCD_LEASE_S = 30.0
 """1.6.1: the lease that etcd grants."""
 RENDEZVOUS_S = 30.0
 """1.6.1: how long a prefilled request waits for a decode worker that never comes."""
-
-NodeRole = Literal["router", "prefill", "decode"]
-
-_KEPT = ("PATH", "LANG", "LC_ALL", "TZ")  # of our environment; a proxy or a DYN_* variable would change the lab
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +45,9 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Place(commands.Place):
     """Where a node listens; `system_port` has a worker's health and metrics."""
 
-    role: NodeRole
-    name: str
-    address: str
-    port: int
     system_port: int
     bootstrap_port: int | None = None  # prefill
 
@@ -106,13 +97,9 @@ class Commands:
 
     def environment(self, place: Place) -> dict[str, str]:
         """The same for every start of a node."""
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         hosts = ("HTTP", "SYSTEM", "TCP_RPC", "TCP_RESPONSE_STREAM", "EVENT_PLANE", "HTTP_RPC")
         return {
-            **kept,
-            RUN_ID_VARIABLE: self._run_id,
-            "TMPDIR": str(self._scratch),
-            "HOME": str(self._scratch),
+            **plain_environment(self._scratch, self._run_id),
             "PYTHONPATH": str(self._wheels),
             "HF_HUB_OFFLINE": "1",
             "DYN_NAMESPACE": "pdchaos",

@@ -55,11 +55,6 @@ class DynamoInstaller(VersionedInstaller):
         """One version's unpacked wheels."""
         return Part(self.root / "versions" / version, f"ai-dynamo=={version} {this_python()}")
 
-    @property
-    def python(self) -> Path:
-        """The interpreter that runs it."""
-        return self.deps.folder / "bin" / "python"
-
     def build_shared(self, progress: Progress) -> None:
         """The environment, then the model, which is made with it."""
         self.deps.build(lambda folder: _make_deps(folder, progress), progress)

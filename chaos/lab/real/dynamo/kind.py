@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.lab.kinds import BuildInfo, LabInfo, LabSpec, RunningLab
-from chaos.lab.options import list_options, read_options
-from chaos.lab.real.dynamo.commands import Settings
-from chaos.lab.real.dynamo.install import TRIED, DynamoInstaller
-from chaos.lab.real.dynamo.lab import START_TIMEOUT_S, WARM_TIMEOUT_S, RunningDynamo, describe
-from chaos.model.errors import UsageError
+from chaos.lab.kinds import BuildInfo, LabInfo
+from chaos.lab.options import list_options
+from chaos.lab.real.commands import MODEL_NAME
+from chaos.lab.real.dynamo.commands import ETCD_LEASE_S, FILE_LEASE_S, RENDEZVOUS_S, Settings
+from chaos.lab.real.dynamo.install import DynamoInstaller
+from chaos.lab.real.dynamo.lab import START_TIMEOUT_S, WARM_TIMEOUT_S, RunningDynamo
+from chaos.lab.real.kind import RealKind, RealSpec
 from chaos.model.target import ServerSpec, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-DYNAMO = "dynamo"
+    from chaos.lab.real.cache import Part
 
 _BUILDS = (
     BuildInfo("1.6.1", "with file discovery, a worker that was frozen past its lease is never used again", "1.6.1"),
@@ -33,50 +32,51 @@ _NOTES = (
 )
 
 
-class Dynamo:
-    """The kind."""
-
-    name = DYNAMO
-
-    def __init__(self) -> None:
-        self.installer = DynamoInstaller()
-
-    def info(self) -> LabInfo:
-        """Tried versions, options, and everything that is not the untouched engine."""
-        return LabInfo(
-            name=DYNAMO,
-            kind="real engine",
-            about="NVIDIA Dynamo as released: real frontend, mock engines as workers; other versions untried",
-            upstream="ai-dynamo, ai-dynamo-runtime",
-            builds=_BUILDS,
-            options=list_options(Settings),
-            standins=_STANDINS,
-            notes=_NOTES,
-        )
-
-    def parse(self, build: str, options: Mapping[str, str]) -> DynamoSpec:
-        """`dynamo@VERSION`."""
-        if not build:
-            raise UsageError(f"lab {DYNAMO} needs a version", hint=f"for example lab:{DYNAMO}@{TRIED[0]}")
-        return DynamoSpec(DYNAMO, build, read_options(DYNAMO, Settings, options), self.installer)
-
-
-@dataclass(frozen=True)
-class DynamoSpec(LabSpec):
+class DynamoSpec(RealSpec[Settings, DynamoInstaller]):
     """A version with options."""
 
-    kind: str
-    build: str
-    settings: Settings
-    installer: DynamoInstaller
-
     patience_s = START_TIMEOUT_S + WARM_TIMEOUT_S
+    bootstraps = False
 
-    def outline(self) -> Target:
-        """Every address and process is a placeholder."""
-        nowhere = ServerSpec(url="http://127.0.0.1:1", pid=1)
-        return describe(self.settings, nowhere, [nowhere] * self.settings.prefill, [nowhere] * self.settings.decode)
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """One environment for frontend and workers."""
+        return (self.installer.deps, self.installer.model, self.installer.version(self.build))
 
-    def start(self, folder: Path, progress: Callable[[str], None], *, run_id: str) -> RunningLab:
-        """Start it; LabError when the version is not installed."""
-        return RunningDynamo(self.installer, self.build, self.settings, folder, progress, run_id)
+    def describe(self, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
+        """The lab as a target file would describe it."""
+        lease_s = FILE_LEASE_S if self.settings.discovery == "file" else ETCD_LEASE_S
+        return Target(
+            version=1,
+            name="lab-dynamo",
+            about="the real Dynamo frontend with mock engines as workers",
+            engine="dynamo",
+            router_engine="dynamo-frontend",
+            router=router,
+            prefill=prefill,
+            decode=decode,
+            model=MODEL_NAME,
+            allow=["kill", "signal", "restart", "network", "protocol", "request"],
+            timeouts={"lease": lease_s, "rendezvous": RENDEZVOUS_S},
+        )
+
+    def prepare(self, folder: Path, run_id: str) -> RunningDynamo:
+        """Frontend and workers."""
+        return RunningDynamo(self, folder, run_id)
+
+
+DYNAMO = RealKind(
+    LabInfo(
+        name="dynamo",
+        kind="real engine",
+        about="NVIDIA Dynamo as released: real frontend, mock engines as workers; other versions untried",
+        upstream="ai-dynamo, ai-dynamo-runtime",
+        builds=_BUILDS,
+        options=list_options(Settings),
+        standins=_STANDINS,
+        notes=_NOTES,
+    ),
+    Settings,
+    DynamoInstaller(),
+    DynamoSpec,
+)

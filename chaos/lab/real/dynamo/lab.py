@@ -2,161 +2,64 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import re
 import shutil
 import time
-import urllib.error
-import urllib.request
 from typing import TYPE_CHECKING
 
-from chaos.lab.kinds import LOOPBACK, RUN_ID_VARIABLE, RunningLab, suggest
-from chaos.lab.real import cache
-from chaos.lab.real.dynamo.commands import ETCD_LEASE_S, FILE_LEASE_S, MODEL_NAME, RENDEZVOUS_S, Commands, Place
-from chaos.lab.real.namespace import Enclosure, enclose
-from chaos.lab.real.node import Node, Order
+from chaos.lab.kinds import RUN_ID_VARIABLE
+from chaos.lab.real.asking import NO_ANSWER, get, is_healthy, post
+from chaos.lab.real.commands import MODEL_NAME
+from chaos.lab.real.dynamo.commands import Commands, Place
+from chaos.lab.real.lab import RealLab
 from chaos.lab.real.ports import free_ports
-from chaos.lab.real.scratch import scratch_folder
 from chaos.model.errors import LabError
-from chaos.model.target import LogFrom, ServerSpec, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from chaos.lab.real.dynamo.commands import Settings
-    from chaos.lab.real.dynamo.install import DynamoInstaller
+    from chaos.lab.real.dynamo.kind import DynamoSpec
 
     Progress = Callable[[str], None]
 
 START_TIMEOUT_S = 90.0  # a second or two on idle cores
 WARM_TIMEOUT_S = 60.0
-_ASK_TIMEOUT_S = 10.0
 _POLL_S = 0.1
 WARM_IN_A_ROW = 3  # generations that succeed on end, once every worker has served
 _SERVED = re.compile(
     r'^dynamo_component_requests_total\{[^}]*dynamo_endpoint="generate"[^}]*\} ([0-9.e+]+)$', re.MULTILINE
 )
-_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_ETCD = "etcd"
 
 
-def describe(settings: Settings, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
-    """The lab as a target file would describe it."""
-    return Target(
-        version=1,
-        name="lab-dynamo",
-        about="the real Dynamo frontend with mock engines as workers",
-        engine="dynamo",
-        router_engine="dynamo-frontend",
-        router=router,
-        prefill=prefill,
-        decode=decode,
-        model=MODEL_NAME,
-        allow=["kill", "signal", "restart", "network", "protocol", "request"],
-        timeouts={"lease": FILE_LEASE_S if settings.discovery == "file" else ETCD_LEASE_S, "rendezvous": RENDEZVOUS_S},
-    )
-
-
-class RunningDynamo(RunningLab):
+class RunningDynamo(RealLab[Place]):
     """A lab that serves."""
 
-    def __init__(
-        self,
-        installer: DynamoInstaller,
-        version: str,
-        settings: Settings,
-        folder: Path,
-        progress: Progress,
-        run_id: str,
-    ) -> None:
+    spec: DynamoSpec
+
+    def launch(self, progress: Progress) -> None:
         """Start everything and return once every worker has generated."""
-        self._settings = settings
-        self._run_id = run_id
-        self._folder = folder.absolute()
-        self._nodes: dict[str, Node] = {}
-        self._helpers: dict[str, Node] = {}
-        self._enclosure = Enclosure("", LOOPBACK)
-        self._undo = contextlib.ExitStack()
-        etcd_program = _find_etcd() if settings.discovery == "etcd" else ""
-        try:
-            self._in_use(installer, version)
-            self._scratch = self._undo.enter_context(scratch_folder())
-            self._enclosure = enclose()  # events and rendezvous of 1.6.1 listen everywhere, whatever they are told
-            if self._enclosure.name:
-                progress(f"enclosed in network namespace {self._enclosure.name}")
-            self._ports = free_ports()
-            self._places = self._find_places()
-            etcd = self._start_etcd(etcd_program, progress) if etcd_program else ""
-            self._commands = Commands(installer, version, settings, scratch=self._scratch, run_id=run_id, etcd=etcd)
-            self._start(progress)
-            self._warm(progress)
-        except BaseException:
-            self.stop()
-            raise
-
-    # ------------------------------------------------------------------ what others see
-
-    @property
-    def name(self) -> str:
-        """`lab:dynamo`."""
-        return "lab:dynamo"
-
-    @property
-    def pids(self) -> list[int]:
-        """Main process ids, frontend first."""
-        return [self._nodes[place.name].pid for place in self._places]
-
-    @property
-    def target(self) -> Target:
-        """Addresses, logs and pid files."""
-        router, *workers = [(place, self._spec(place)) for place in self._places]
-        prefill = [spec for place, spec in workers if place.role == "prefill"]
-        decode = [spec for place, spec in workers if place.role == "decode"]
-        return describe(self._settings, router[1], prefill, decode)
-
-    def _spec(self, place: Place) -> ServerSpec:
-        return ServerSpec(
-            url=place.url,
-            log=[LogFrom(file=str(self._log(place.name)))],
-            pidfile=str(self._folder / f"{place.name}.pid"),
-            name=place.name,
+        spec = self.spec
+        etcd_program = _find_etcd() if spec.settings.discovery == "etcd" else ""
+        spec.installer.require(spec.build)
+        # it must be enclosed: events and rendezvous of 1.6.1 listen everywhere, whatever they are told
+        scratch = self._move_in(progress)
+        ports = free_ports()
+        self._places = self._find_places(ports)
+        etcd = self._start_etcd(etcd_program, scratch, ports, progress) if etcd_program else ""
+        self._commands = Commands(
+            spec.installer, spec.build, spec.settings, scratch=scratch, run_id=self._run_id, etcd=etcd
         )
+        for place in self._places:
+            self._run_place(place)
+            progress(f"{place.name} started, pid {self._nodes[place.name].pid}")
+        self._await(self._places, progress)
+        self._warm(progress)
 
-    def restart(self, node: str, variant: str | None = None) -> None:  # noqa: ARG002 - it has no variants
-        """Kill what is left of a node and start it anew; it says that it is ready when this returns."""
-        place = next((place for place in self._places if place.name == node), None)
-        if place is None:
-            raise LabError(f"the lab has no node {node!r}", hint=suggest(node, list(self._nodes)))
-        left = self._nodes[node].stop()
-        if left:
-            raise LabError(f"{node}: processes that did not end: {', '.join(map(str, left))}")
-        self._launch(place)
-        self._await([place])
-
-    def reap(self) -> None:
-        """Wardens bury their dead."""
-
-    def stop(self) -> list[int]:
-        """Kill every process, all nodes at once."""
-        every = [*self._nodes.values(), *self._helpers.values()]
-        for node in every:
-            node.let_go()
-        left = [pid for node in every for pid in node.stop()]
-        left += self._enclosure.close()
-        self._undo.close()
-        return left
-
-    # ------------------------------------------------------------------ starting
-
-    def _in_use(self, installer: DynamoInstaller, version: str) -> None:
-        installer.require(version)
-        for part in (installer.deps, installer.model, installer.version(version)):
-            self._undo.callback(cache.use(part.folder).close)
-
-    def _find_places(self) -> list[Place]:
-        settings, address, ports = self._settings, self._enclosure.address, self._ports
+    def _find_places(self, ports: Iterator[int]) -> list[Place]:
+        settings, address = self.spec.settings, self._enclosure.address
         places = [Place("router", "router", address, settings.port or next(ports), next(ports))]
         places += [
             Place("prefill", f"prefill-{n}", address, 0, next(ports), bootstrap_port=next(ports))
@@ -164,59 +67,34 @@ class RunningDynamo(RunningLab):
         ]
         return places + [Place("decode", f"decode-{n}", address, 0, next(ports)) for n in range(settings.decode)]
 
-    def _start_etcd(self, program: str, progress: Progress) -> str:
+    def _start_etcd(self, program: str, scratch: Path, ports: Iterator[int], progress: Progress) -> str:
         address = self._enclosure.address
-        clients, peers = (f"http://{address}:{next(self._ports)}" for _ in range(2))
-        self._helpers["etcd"] = self._node(
-            "etcd",
-            [
-                *(program, "--data-dir", str(self._scratch / "etcd")),
-                *("--listen-client-urls", clients, "--advertise-client-urls", clients),
-                *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
-                *("--initial-cluster", f"default={peers}"),
-            ],
-            {RUN_ID_VARIABLE: self._run_id},
-        )
-        self._until_healthy(clients, self._helpers["etcd"])
+        clients, peers = (f"http://{address}:{next(ports)}" for _ in range(2))
+        command = [
+            *(program, "--data-dir", str(scratch / "etcd")),
+            *("--listen-client-urls", clients, "--advertise-client-urls", clients),
+            *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
+            *("--initial-cluster", f"default={peers}"),
+        ]
+        self._run(_ETCD, command, {RUN_ID_VARIABLE: self._run_id})
+        self._until_healthy(_ETCD, clients)
         progress(f"etcd serves on {clients}")
         return clients
 
-    def _start(self, progress: Progress) -> None:
-        for place in self._places:
-            self._launch(place)
-            progress(f"{place.name} started, pid {self._nodes[place.name].pid}")
-        self._await(self._places)
+    def _order(self, place: Place, variant: str | None) -> tuple[list[str], dict[str, str]]:  # noqa: ARG002 - it has none
+        return self._commands.node(place), self._commands.environment(place)
 
-    def _launch(self, place: Place) -> None:
-        environment = self._commands.environment(place)
-        self._nodes[place.name] = self._node(place.name, self._commands.node(place), environment)
-
-    def _node(self, name: str, command: list[str], environment: dict[str, str]) -> Node:
-        return Node(
-            Order(
-                name=name,
-                command=self._enclosure.command(command),
-                environment=environment,
-                folder=self._folder,
-                log=self._log(name),
-                pidfile=self._folder / f"{name}.pid",
-            )
-        )
-
-    def _log(self, name: str) -> Path:
-        return self._folder / f"{name}.log"
-
-    def _await(self, places: list[Place]) -> None:
+    def _await(self, places: list[Place], progress: Progress) -> None:  # noqa: ARG002 - it takes a second or two
         """Until each says that it is ready; a worker's `/health` is 503 until it takes requests."""
         for place in places:
-            self._until_healthy(place.url, self._nodes[place.name])
+            self._until_healthy(place.name, place.url)
 
-    def _until_healthy(self, url: str, node: Node) -> None:
+    def _until_healthy(self, name: str, url: str) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not is_healthy(url):
-            node.check()
+            self._nodes[name].check()
             if time.monotonic() > deadline:
-                raise node.error(f"was not ready within {START_TIMEOUT_S:g} s")
+                raise self._nodes[name].error(f"was not ready within {START_TIMEOUT_S:g} s")
             time.sleep(_POLL_S)
 
     # ------------------------------------------------------------------ warmth
@@ -226,8 +104,7 @@ class RunningDynamo(RunningLab):
         router, *workers = self._places
         began, in_a_row, failure = time.monotonic(), 0, ""
         while in_a_row < WARM_IN_A_ROW or not all(map(has_served, workers)):
-            for place in self._places:
-                self._nodes[place.name].check()
+            self._check()
             if time.monotonic() - began > WARM_TIMEOUT_S:
                 idle = [place.name for place in workers if not has_served(place)]
                 what = f"{', '.join(idle)} served nothing" if idle else failure
@@ -247,13 +124,9 @@ def chat(router: Place) -> str:
         "max_tokens": 4,
         "ignore_eos": True,
     }
-    request = urllib.request.Request(  # noqa: S310, our own address
-        f"{router.url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
     try:
-        with _NO_PROXY.open(request, timeout=_ASK_TIMEOUT_S) as answer:
-            read = json.load(answer)
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        read = json.loads(post(f"{router.url}/v1/chat/completions", body))
+    except (*NO_ANSWER, ValueError) as error:
         return str(error)
     return "" if read.get("usage", {}).get("completion_tokens") else f"no tokens: {read}"
 
@@ -261,20 +134,10 @@ def chat(router: Place) -> str:
 def has_served(worker: Place) -> bool:
     """Whether a worker has generated for anybody."""
     try:
-        with _NO_PROXY.open(f"{worker.url}/metrics", timeout=_ASK_TIMEOUT_S) as answer:
-            found = _SERVED.findall(answer.read().decode())
-    except (OSError, http.client.HTTPException):
+        found = _SERVED.findall(get(f"{worker.url}/metrics").decode())
+    except NO_ANSWER:
         return False
     return any(float(value) > 0 for value in found)
-
-
-def is_healthy(url: str) -> bool:
-    """Whether `/health` says 200."""
-    try:
-        with _NO_PROXY.open(f"{url}/health", timeout=_ASK_TIMEOUT_S) as answer:
-            return bool(answer.status == 200)
-    except (OSError, http.client.HTTPException):
-        return False
 
 
 def _find_etcd() -> str:

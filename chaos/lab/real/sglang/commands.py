@@ -6,12 +6,12 @@ flag that a release does not know (its source is asked) is left out, so that unt
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from chaos.lab.kinds import RUN_ID_VARIABLE
 from chaos.lab.options import number, word
+from chaos.lab.real import commands
+from chaos.lab.real.commands import MODEL_NAME, plain_environment
 from chaos.lab.real.sglang.install import STANDINS
 
 if TYPE_CHECKING:
@@ -19,14 +19,10 @@ if TYPE_CHECKING:
 
     from chaos.lab.real.sglang.install import SGLangInstaller
 
-MODEL_NAME = "pdchaos-tiny"
 TRANSFERS = ("nixl", "mooncake")
 OTHER_TRANSFER = "other-transfer"
 """The variant of a node that comes up with the transfer backend its peers do not have: a slip in a restart script."""
 ROUTERS = ("sglang-router", "mini-lb", "smg")
-NodeRole = Literal["router", "prefill", "decode"]
-
-_KEPT = ("PATH", "LANG", "LC_ALL", "TZ")  # of our environment; a proxy or an SGLANG_* variable would change the lab
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +42,11 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Place(commands.Place):
     """Where a node listens."""
 
-    role: NodeRole
-    name: str
-    address: str
-    port: int
     bootstrap_port: int | None = None  # prefill
     metrics_port: int | None = None  # router
-
-    @property
-    def url(self) -> str:
-        """Its HTTP address."""
-        return f"http://{self.address}:{self.port}"
 
 
 class Commands:
@@ -118,8 +105,7 @@ class Commands:
     def server_environment(self, place: Place, variant: str | None = None) -> dict[str, str]:
         """The same for every start of a node as the same variant."""
         timeout = str(self._settings.waiting_timeout)
-        found = self._environment()
-        found |= {
+        found = plain_environment(self._scratch, self._run_id) | {
             "PYTHONPATH": f"{STANDINS}:{self._wheel}",
             "SGLANG_USE_CPU_ENGINE": "1",
             "SGLANG_HOST_IP": place.address,  # else its peers are told the address of the default route
@@ -166,12 +152,7 @@ class Commands:
 
     def router_environment(self) -> dict[str, str]:
         """Nothing of the engine's."""
-        return self._environment()
-
-    def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        scratch = str(self._scratch)  # its control sockets and caches are files
-        return {**kept, RUN_ID_VARIABLE: self._run_id, "TMPDIR": scratch, "HOME": scratch}
+        return plain_environment(self._scratch, self._run_id)
 
 
 def _options_of(source: Path) -> str:

@@ -85,11 +85,6 @@ class SGLangInstaller(VersionedInstaller):
         """One version's unpacked wheel; it is of this Python, for parts of it are compiled."""
         return Part(self.root / "versions" / version, f"sglang=={version} {this_python()}")
 
-    @property
-    def python(self) -> Path:
-        """The interpreter that runs the engine."""
-        return self.deps.folder / "bin" / "python"
-
     def build_shared(self, progress: Progress) -> None:
         """The environments, then the model, which is made with the engine's."""
         self.router.build(lambda folder: _make_router("router", folder, progress), progress)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chaos.lab.kinds import BuildInfo, LabInfo, LabSpec, RunningLab
-from chaos.lab.options import list_options, read_options
+from chaos.lab.kinds import BuildInfo, LabInfo
+from chaos.lab.options import list_options
+from chaos.lab.real.commands import MODEL_NAME
+from chaos.lab.real.kind import RealKind, RealSpec
 from chaos.lab.real.sglang.commands import OTHER_TRANSFER, Settings
-from chaos.lab.real.sglang.install import TRIED, SGLangInstaller
-from chaos.lab.real.sglang.lab import START_TIMEOUT_S, WARM_TIMEOUT_S, RunningSGLang, describe
-from chaos.model.errors import UsageError
+from chaos.lab.real.sglang.install import SGLangInstaller
+from chaos.lab.real.sglang.lab import START_TIMEOUT_S, WARM_TIMEOUT_S, RunningSGLang
 from chaos.model.target import ServerSpec, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-SGLANG = "sglang"
+    from chaos.lab.real.cache import Part
 
 _ABORT = "sgl-project/sglang#30352"
 _BUILDS = (
@@ -42,52 +41,50 @@ _NOTES = (
 )
 
 
-class SGLang:
-    """The kind."""
-
-    name = SGLANG
-
-    def __init__(self) -> None:
-        self.installer = SGLangInstaller()
-
-    def info(self) -> LabInfo:
-        """Tried versions, options, and everything that is not the untouched engine."""
-        return LabInfo(
-            name=SGLANG,
-            kind="real engine",
-            about="SGLang as released: prefill, decode and router on CPU, tiny random weights; other versions untried",
-            upstream="sglang-router 0.3.2, nixl 1.5.1, mooncake 0.3.13",
-            builds=_BUILDS,
-            options=list_options(Settings),
-            standins=_STANDINS,
-            notes=_NOTES,
-        )
-
-    def parse(self, build: str, options: Mapping[str, str]) -> SGLangSpec:
-        """`sglang@VERSION`."""
-        if not build:
-            raise UsageError(f"lab {SGLANG} needs a version", hint=f"for example lab:{SGLANG}@{TRIED[0]}")
-        return SGLangSpec(SGLANG, build, read_options(SGLANG, Settings, options), self.installer)
-
-
-@dataclass(frozen=True)
-class SGLangSpec(LabSpec):
+class SGLangSpec(RealSpec[Settings, SGLangInstaller]):
     """A version with options."""
-
-    kind: str
-    build: str
-    settings: Settings
-    installer: SGLangInstaller
 
     patience_s = START_TIMEOUT_S + WARM_TIMEOUT_S
     variants = (OTHER_TRANSFER,)
 
-    def outline(self) -> Target:
-        """Every address and process is a placeholder."""
-        nowhere = ServerSpec(url="http://127.0.0.1:1", pid=1)
-        prefill = nowhere.model_copy(update={"bootstrap_port": 1})
-        return describe(self.settings, nowhere, [prefill] * self.settings.prefill, [nowhere] * self.settings.decode)
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The engine's environment and the router's, which is a different one for each router."""
+        router = self.installer.smg if self.settings.router == "smg" else self.installer.router
+        return (self.installer.deps, router, self.installer.model, self.installer.version(self.build))
 
-    def start(self, folder: Path, progress: Callable[[str], None], *, run_id: str) -> RunningLab:
-        """Start it; UsageError when the version is not installed."""
-        return RunningSGLang(self.installer, self.build, self.settings, folder, progress, run_id)
+    def describe(self, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
+        """The lab as a target file would describe it."""
+        timeout_s = float(self.settings.waiting_timeout)
+        return Target(
+            version=1,
+            name="lab-sglang",
+            about="real SGLang on CPU with random weights",
+            router=router,
+            prefill=prefill,
+            decode=decode,
+            model=MODEL_NAME,
+            allow=["kill", "signal", "restart", "network", "protocol", "request"],
+            timeouts={"waiting": timeout_s, "bootstrap": timeout_s},
+        )
+
+    def prepare(self, folder: Path, run_id: str) -> RunningSGLang:
+        """Router and servers."""
+        return RunningSGLang(self, folder, run_id)
+
+
+SGLANG = RealKind(
+    LabInfo(
+        name="sglang",
+        kind="real engine",
+        about="SGLang as released: prefill, decode and router on CPU, tiny random weights; other versions untried",
+        upstream="sglang-router 0.3.2, nixl 1.5.1, mooncake 0.3.13",
+        builds=_BUILDS,
+        options=list_options(Settings),
+        standins=_STANDINS,
+        notes=_NOTES,
+    ),
+    Settings,
+    SGLangInstaller(),
+    SGLangSpec,
+)

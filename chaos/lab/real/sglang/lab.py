@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import json
 import random
 import threading
 import time
-import urllib.error
-import urllib.request
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from chaos.lab.kinds import LOOPBACK, RunningLab, suggest
-from chaos.lab.real import cache
-from chaos.lab.real.namespace import Enclosure, enclose
-from chaos.lab.real.node import Node, Order
+from chaos.lab.real.asking import NO_ANSWER, is_healthy, post
+from chaos.lab.real.lab import RealLab
 from chaos.lab.real.ports import free_ports
-from chaos.lab.real.scratch import scratch_folder
-from chaos.lab.real.sglang.commands import MODEL_NAME, Commands, Place
+from chaos.lab.real.sglang.commands import Commands, Place
 from chaos.model.errors import LabError
-from chaos.model.target import LogFrom, ServerSpec, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from chaos.lab.real.sglang.commands import Settings
-    from chaos.lab.real.sglang.install import SGLangInstaller
+    from chaos.lab.real.sglang.kind import SGLangSpec
+    from chaos.model.target import ServerSpec
 
     Progress = Callable[[str], None]
 
@@ -35,6 +26,7 @@ START_TIMEOUT_S = 420.0  # about 30 s on two idle cores, two minutes on busy one
 WARM_TIMEOUT_S = 180.0
 _ROUTER_TIMEOUT_S = 60.0
 _GENERATION_TIMEOUT_S = 60.0  # the first one on a path can take 15 s and more
+_HEALTH_TIMEOUT_S = 2.0
 _POLL_S = 0.2
 _STILL_EVERY_S = 15.0
 READY = b"The server is fired up and ready to roll!"
@@ -43,138 +35,50 @@ _MOONCAKE_LIBRARIES = {
     "librdmacm.so.1": "librdmacm1",
     "libnuma.so.1": "libnuma1",
 }
-_NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def describe(settings: Settings, router: ServerSpec, prefill: list[ServerSpec], decode: list[ServerSpec]) -> Target:
-    """The lab as a target file would describe it."""
-    timeout_s = float(settings.waiting_timeout)
-    return Target(
-        version=1,
-        name="lab-sglang",
-        about="real SGLang on CPU with random weights",
-        router=router,
-        prefill=prefill,
-        decode=decode,
-        model=MODEL_NAME,
-        allow=["kill", "signal", "restart", "network", "protocol", "request"],
-        timeouts={"waiting": timeout_s, "bootstrap": timeout_s},
-    )
-
-
-class RunningSGLang(RunningLab):
+class RunningSGLang(RealLab[Place]):
     """A lab that serves."""
 
-    def __init__(
-        self,
-        installer: SGLangInstaller,
-        version: str,
-        settings: Settings,
-        folder: Path,
-        progress: Progress,
-        run_id: str,
-    ) -> None:
+    spec: SGLangSpec
+
+    def launch(self, progress: Progress) -> None:
         """Start everything and return once every path has generated."""
-        if settings.transfer == "mooncake":
+        spec = self.spec
+        if spec.settings.transfer == "mooncake":
             check_mooncake()
-        self._settings = settings
-        self._folder = folder.absolute()
-        self._nodes: dict[str, Node] = {}
-        self._enclosure = Enclosure("", LOOPBACK)
-        self._undo = contextlib.ExitStack()
-        try:
-            self._in_use(installer, version, progress)
-            scratch = self._undo.enter_context(scratch_folder())
-            self._enclosure = self._enclose(progress)
-            device = "cable" if self._enclosure.name else "lo"
-            self._commands = Commands(installer, version, settings, scratch=scratch, device=device, run_id=run_id)
-            self._places = self._find_places()
-            self._start(progress)
-            self._warm(progress)
-        except BaseException:
-            self.stop()
-            raise
-
-    # ------------------------------------------------------------------ what others see
-
-    @property
-    def name(self) -> str:
-        """`lab:sglang`."""
-        return "lab:sglang"
-
-    @property
-    def pids(self) -> list[int]:
-        """Main process ids, router first."""
-        return [self._nodes[place.name].pid for place in self._places]
-
-    @property
-    def target(self) -> Target:
-        """Addresses, logs and pid files."""
-        router, *servers = [(place, self._spec(place)) for place in self._places]
-        prefill = [spec for place, spec in servers if place.role == "prefill"]
-        decode = [spec for place, spec in servers if place.role == "decode"]
-        return describe(self._settings, router[1], prefill, decode)
-
-    def _spec(self, place: Place) -> ServerSpec:
-        return ServerSpec(
-            url=place.url,
-            metrics=f"http://{place.address}:{place.metrics_port}/metrics" if place.metrics_port else None,
-            log=[LogFrom(file=str(self._log(place)))],
-            pidfile=str(self._folder / f"{place.name}.pid"),
-            bootstrap_port=place.bootstrap_port,
-            name=place.name,
+        spec.installer.require(spec.build)
+        if spec.settings.router == "smg":
+            spec.installer.build_smg(progress)
+        scratch = self._move_in(progress)
+        device = "cable" if self._enclosure.name else "lo"
+        self._commands = Commands(
+            spec.installer, spec.build, spec.settings, scratch=scratch, device=device, run_id=self._run_id
         )
+        self._places = self._find_places()
+        self._start(progress)
+        self._warm(progress)
 
     def restart(self, node: str, variant: str | None = None) -> None:
-        """Kill what is left of a node and start it anew; it serves again when this returns, warm or not."""
-        place = next((place for place in self._places if place.name == node), None)
-        if place is None:
-            raise LabError(f"the lab has no node {node!r}", hint=suggest(node, list(self._nodes)))
+        """Unless the node must come up with Mooncake and cannot."""
         if self._commands.transfer(variant) == "mooncake":
             check_mooncake()
-        left = self._nodes[node].stop()
-        if left:
-            raise LabError(f"{node}: processes that did not end: {', '.join(map(str, left))}")
-        self._launch(place, variant)
-        self._await([place], lambda _: None)
+        super().restart(node, variant)
 
-    def reap(self) -> None:
-        """Wardens bury their dead."""
-
-    def stop(self) -> list[int]:
-        """Kill every process, all nodes at once."""
-        for node in self._nodes.values():
-            node.let_go()
-        left = [pid for node in self._nodes.values() for pid in node.stop()]
-        left += self._enclosure.close()
-        self._undo.close()
-        return left
+    def _spec_of(self, place: Place) -> ServerSpec:
+        metrics = f"http://{place.address}:{place.metrics_port}/metrics" if place.metrics_port else None
+        return super()._spec_of(place).model_copy(update={"metrics": metrics, "bootstrap_port": place.bootstrap_port})
 
     # ------------------------------------------------------------------ starting
 
-    def _in_use(self, installer: SGLangInstaller, version: str, progress: Progress) -> None:
-        installer.require(version)
-        router = installer.router
-        if self._settings.router == "smg":
-            installer.build_smg(progress)
-            router = installer.smg
-        for part in (installer.deps, router, installer.model, installer.version(version)):
-            held: IO[bytes] = cache.use(part.folder)
-            self._undo.callback(held.close)
-
-    @staticmethod
-    def _enclose(progress: Progress) -> Enclosure:
+    def _enclose(self, progress: Progress) -> None:
         try:
-            enclosure = enclose()
+            super()._enclose(progress)
         except LabError as error:
             progress(f"NOT ENCLOSED, some of the engine's ports are open to the network: {error.message}")
-            return Enclosure("", LOOPBACK)
-        if enclosure.name:
-            progress(f"enclosed in network namespace {enclosure.name}")
-        return enclosure
 
     def _find_places(self) -> list[Place]:
-        settings, address = self._settings, self._enclosure.address
+        settings, address = self.spec.settings, self._enclosure.address
         ports = free_ports()
         metrics = None if settings.router == "mini-lb" else next(ports)
         places = [Place("router", "router", address, settings.port or next(ports), metrics_port=metrics)]
@@ -187,33 +91,20 @@ class RunningSGLang(RunningLab):
     def _start(self, progress: Progress) -> None:
         router, *servers = self._places
         for place in servers:
-            self._launch(place)
+            self._run_place(place)
             progress(f"{place.name} started, pid {self._nodes[place.name].pid}")
         self._await(servers, progress)
-        self._launch(router)
+        self._run_place(router)
         self._await([router], progress)
 
-    def _launch(self, place: Place, variant: str | None = None) -> None:
+    def _order(self, place: Place, variant: str | None) -> tuple[list[str], dict[str, str]]:
+        commands = self._commands
         if place.role == "router":
-            by_role = [[each for each in self._places if each.role == role] for role in ("prefill", "decode")]
-            command, environment = self._commands.router(place, *by_role), self._commands.router_environment()
-        else:
-            command, environment = (
-                self._commands.server(place, variant),
-                self._commands.server_environment(place, variant),
-            )
-        order = Order(
-            name=place.name,
-            command=self._enclosure.command(command),
-            environment=environment,
-            folder=self._folder,
-            log=self._log(place),
-            pidfile=self._folder / f"{place.name}.pid",
-        )
-        self._nodes[place.name] = Node(order)
+            return commands.router(place, self._of("prefill"), self._of("decode")), commands.router_environment()
+        return commands.server(place, variant), commands.server_environment(place, variant)
 
-    def _log(self, place: Place) -> Path:
-        return self._folder / f"{place.name}.log"
+    def _of(self, role: str) -> list[Place]:
+        return [place for place in self._places if place.role == role]
 
     def _await(self, places: list[Place], progress: Progress) -> None:
         """Until each of them serves; LabError for the first that dies, or is late."""
@@ -235,22 +126,17 @@ class RunningSGLang(RunningLab):
     def _serves(self, place: Place) -> bool:
         if place.role != "router":
             return self._nodes[place.name].said(READY)
-        try:
-            with _NO_PROXY.open(f"{place.url}/health", timeout=2.0) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return is_healthy(place.url, timeout_s=_HEALTH_TIMEOUT_S)
 
     # ------------------------------------------------------------------ warmth
 
     def _warm(self, progress: Progress) -> None:
         """A real generation from every prefill to every decode, then one through the router."""
-        router, *servers = self._places
-        for prefill in (place for place in servers if place.role == "prefill"):
-            for decode in (place for place in servers if place.role == "decode"):
+        for prefill in self._of("prefill"):
+            for decode in self._of("decode"):
                 took = self._generate([prefill, decode], prefill)
                 progress(f"{prefill.name} to {decode.name}: first generation after {took:.1f} s")
-        took = self._generate([router], None)
+        took = self._generate(self._of("router"), None)
         progress(f"through the router: first generation after {took:.1f} s")
 
     def _generate(self, via: list[Place], prefill: Place | None) -> float:
@@ -261,8 +147,7 @@ class RunningSGLang(RunningLab):
             took = time.monotonic() - began
             if not failures:
                 return took
-            for place in self._places:
-                self._nodes[place.name].check()
+            self._check()
             if took > WARM_TIMEOUT_S:
                 names = " and ".join(place.name for place in via)
                 raise self._nodes[via[-1].name].error(f"no generation through {names} in {took:.0f} s: {failures[0]}")
@@ -282,13 +167,9 @@ def ask_all(via: list[Place], prefill: Place | None) -> list[str]:
     failures: list[str] = []
 
     def ask(place: Place) -> None:
-        request = urllib.request.Request(  # noqa: S310, our own address
-            f"{place.url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
         try:
-            with _NO_PROXY.open(request, timeout=_GENERATION_TIMEOUT_S) as answer:
-                answer.read()
-        except OSError as error:
+            post(f"{place.url}/generate", body, timeout_s=_GENERATION_TIMEOUT_S)
+        except NO_ANSWER as error:
             failures.append(f"{place.name}: {error}")
 
     asking = [threading.Thread(target=ask, args=(place,), daemon=True) for place in via]
