@@ -34,3 +34,8 @@ class Ran:
     def of(self, kind: str) -> list[dict]:
         """The events of one kind."""
         return [event for event in self.events if event["type"] == kind]
+
+    def complains_of_nothing(self) -> None:
+        """It showed nobody its insides."""
+        assert "Traceback" not in self.output
+        assert "Warning" not in self.output

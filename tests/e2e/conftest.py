@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,67 +11,34 @@ from typing import TYPE_CHECKING
 import httpx
 import psutil
 import pytest
-from ran import Ran
+from command import Command
 
 from chaos.lab import keeper
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
+    from ran import Ran
 
-class Pdchaos:
-    """Starts the command; everything it starts carries a mark in its environment."""
+
+class Pdchaos(Command):
+    """The command here; everything it starts carries a mark in its environment."""
 
     def __init__(self, reports: Path) -> None:
-        self.reports = reports
         self.mark = f"{os.getpid()}-{reports.name}"
-        self._output = reports.parent / f"{reports.name}.out"
-
-    def start(self, *words: str, module: str = "chaos", cwd: Path | None = None) -> subprocess.Popen:
-        """Start it in a session of its own, so that signals reach it alone. `module`: somebody else in its place."""
-        with self._output.open("wb") as out:
-            return subprocess.Popen(
-                [sys.executable, "-m", module, *words],
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**os.environ, "PDCHAOS_TEST": self.mark, "COLUMNS": "100", "PYTHONWARNINGS": "default"},
-            )
+        super().__init__(reports, {"PDCHAOS_TEST": self.mark})
 
     def start_run(self, *words: str) -> subprocess.Popen:
         """Start `pdchaos run`."""
         return self.start("run", *words, "--reports", str(self.reports))
 
-    def finish(self, process: subprocess.Popen, *, within: float = 240) -> Ran:
-        """Wait for its end."""
-        try:
-            code = process.wait(within)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            pytest.fail(f"pdchaos did not end within {within} s:\n{self.output()}")
-        return Ran(code, self.output(), self.reports)
-
     def run(self, *words: str) -> Ran:
         """`pdchaos run` to its end; nothing it started is left, and it said nothing it should not have."""
         ran = self.finish(self.start_run(*words))
         assert [] == self.leftovers()
-        assert "Traceback" not in ran.output
-        assert "Warning" not in ran.output
+        ran.complains_of_nothing()
         return ran
-
-    def output(self) -> str:
-        return self._output.read_text(errors="replace")
-
-    def await_output(self, text: str, process: subprocess.Popen, within: float = 60) -> None:
-        """Wait until it has said something."""
-        deadline = time.monotonic() + within
-        while text not in self.output():
-            assert process.poll() is None, self.output()
-            assert time.monotonic() < deadline, self.output()
-            time.sleep(0.05)
 
     def leftovers(self, within: float = 0.0) -> list[str]:
         """Command lines of processes with our mark that still run after `within` seconds."""

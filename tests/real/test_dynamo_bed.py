@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from beds import needs_bed, wedges
 from dynamo_here import VERSION, installer
 
 from testbed.bed import Bed
-from testbed.needs import missing
 from testbed.plan import LAPTOP
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.timeout(300),
-    pytest.mark.skipif(bool(missing()), reason=f"no test bed here: {missing()}"),
-]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300), needs_bed]
 CHAT = """
 import json, sys, time, urllib.request
 body = {"model": "pdchaos-tiny", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
@@ -57,20 +51,5 @@ def test_a_worker_that_was_frozen_over_ssh_for_longer_than_its_lease_is_never_us
     installer()
     shorter = ["--with", "expect.recover_within=30s", "--with", "observe.at_most=40s", "--with", "observe.idle=5s"]
     with Bed.start(engine=f"dynamo@{VERSION}") as bed:
-        bed.only_ssh()
-        pdchaos = [
-            str(Path(sys.executable).parent / "pdchaos"),
-            "run",
-            "freeze-worker",
-            "-t",
-            str(bed.target("tunnel")),
-        ]
-        told = bed.run_on(
-            LAPTOP, [*pdchaos, "--reports", str(tmp_path), "--plain", *shorter], timeout_s=280, check=False
-        )
-        verdicts = list(tmp_path.glob("*/verdict.json"))
-        assert len(verdicts) == 1, told.stdout + told.stderr
-        said = json.loads(verdicts[0].read_text())
-        assert (1, "wedged", "clean") == (told.returncode, said["outcome"], said["cleanup"]), said["headline"]
+        said = wedges(bed, tmp_path, "freeze-worker", *shorter, via="tunnel", timeout_s=280)
         assert "decode" == said["wedge"]["side"]
-        assert {} == bed.leftovers()
