@@ -25,7 +25,7 @@ def run_aside(work: Coroutine[Any, Any, T], interrupt: Interrupt) -> T:
             return running.result()
         except BaseException as error:
             if not running.done():
-                reason = type(error).__name__
+                reason = str(error).partition("\n")[0] or type(error).__name__
                 for _ in ("gently", "at once"):
                     interrupt.pass_on(reason)
                 wait([running])

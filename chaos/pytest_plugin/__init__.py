@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Nobody waits for minutes who did not ask."""
     if config.getoption("--pdchaos-target") or re.search(rf"\b{MARKER}\b", config.getoption("markexpr", "")):
         return
-    reason = f"takes minutes: ask for it with -m {MARKER} or --pdchaos-target TARGET"
+    reason = f"takes minutes: ask for it with -m {MARKER} or --pdchaos-target=TARGET"
     for item in items:
         if item.get_closest_marker(MARKER):
             item.add_marker(pytest.mark.skip(reason=reason), append=False)

@@ -42,18 +42,20 @@ class Asked:
 def order(item: pytest.Item, marker: str, args: Sequence[Any], given: Mapping[str, Any]) -> Launch:
     """The run that a test asks for. Raises `UsageError` for what it does not say, or says twice."""
     config = item.config
+    here = config.invocation_params.dir
+    suite = config.inipath.parent if config.inipath else here  # pytest's rootdir is a guess where there is no ini-file
     asked = _words("wedge_run", args, given).before(_of_marker(item, marker))
-    asked = replace(asked, scenario=_anchored(asked.scenario, config.rootpath, _is_file(asked.scenario)))
+    asked = replace(asked, scenario=_anchored(asked.scenario, suite, _is_file(asked.scenario)))
     own = asked.target or config.getini("pdchaos_target")
-    own = _anchored(own, config.rootpath, not own.startswith(LAB_PREFIX))
+    own = _anchored(own, suite, not own.startswith(LAB_PREFIX))
     said = config.getoption("--pdchaos-target") or os.environ.get(TARGET_VARIABLE, "")
-    said = _anchored(said, config.invocation_params.dir, not said.startswith(LAB_PREFIX))
+    said = _anchored(said, here, not said.startswith(LAB_PREFIX))
     if not asked.scenario:
         raise UsageError("the test names no scenario", hint=f'for example @pytest.mark.{marker}("abort-cascade")')
     if not (said or own):
         raise UsageError(
             "the test names no target",
-            hint="target=... in its marker, pdchaos_target in the ini-file, or --pdchaos-target TARGET",
+            hint="target=... in its marker, pdchaos_target in the ini-file, or --pdchaos-target=TARGET",
         )
     # Options of the lab that a test names mean nothing to the file that is to take the lab's place.
     options = asked.set_ if not said or said.startswith(LAB_PREFIX) else ()
@@ -63,9 +65,7 @@ def order(item: pytest.Item, marker: str, args: Sequence[Any], given: Mapping[st
         target=said or own,
         overrides=tuple(f"{key}={_text(value)}" for key, value in asked.with_),
         lab_options=tuple(f"{key}={_text(value)}" for key, value in options),
-        reports=config.invocation_params.dir / reports
-        if reports
-        else config.rootpath / config.getini("pdchaos_reports"),
+        reports=here / reports if reports else suite / config.getini("pdchaos_reports"),
         plain=True,
         aside=True,
     )

@@ -110,7 +110,7 @@ def test_minutes_are_spent_only_on_whom_asked_for_them(pytester: pytest.Pytester
     pytester.makepyfile(SUITE + "\ndef test_other(): pass\n")
     result = suite(pytester, "--strict-markers", "-rs")
     result.assert_outcomes(skipped=1, passed=1)
-    result.stdout.fnmatch_lines(["*ask for it with -m wedge_sensitive or --pdchaos-target TARGET"])
+    result.stdout.fnmatch_lines(["*ask for it with -m wedge_sensitive or --pdchaos-target=TARGET"])
     suite(pytester, "-m", "not wedge_sensitive").assert_outcomes(passed=1, deselected=1)
     assert [] == runs.asked
     suite(pytester, *ASKED).assert_outcomes(passed=1, deselected=1)
@@ -120,6 +120,7 @@ def test_minutes_are_spent_only_on_whom_asked_for_them(pytester: pytest.Pytester
 
 def test_a_marked_test_is_run_and_judged_before_its_body(pytester: pytest.Pytester, runs: Deployments) -> None:
     pytester.makepyfile(SUITE)
+    pytester.makeini("[pytest]\n")
     result = suite(pytester, *ASKED, "-s", "--strict-markers", "--junitxml=junit.xml")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*the body*", "*pdchaos runs*", f"healthy * {runs.root}/1-s-r * *::test_it"])
@@ -214,7 +215,7 @@ def test_a_run_that_could_not_begin_fails_with_why_and_a_hint(
     [
         ('("abort-cascad", target="lab:sim")', ["*there is no scenario 'abort-cascad'", "hint: *abort-cascade?"]),
         ('("abort-cascade", targt="lab:sim")', ["*unexpected keyword argument 'targt'*", "hint: (scenario, target=*"]),
-        ('("abort-cascade")', ["*the test names no target", "hint: *--pdchaos-target TARGET"]),
+        ('("abort-cascade")', ["*the test names no target", "hint: *--pdchaos-target=TARGET"]),
         ('(target="lab:sim")', ["*the test names no scenario", "hint: *"]),
         ('("abort-cascade", target="lab:simm")', ["pdchaos, invalid input: *", "hint: *sim*"]),
         ('("abort-cascade", target="lab:sim", with_={"trials.count": 2})', ["*asks for several runs*", "hint: *"]),
@@ -337,9 +338,9 @@ def test_who_names_the_target_and_from_which_folder(
         ("lab:sim", ("prefill=2",), root / "kept"),
     ] == targets(*ASKED)
     said = (f"{deep}/said.yaml", (), deep / "there")
-    assert [said] * 3 == targets("--pdchaos-target", "said.yaml", "--pdchaos-reports", "there")
+    assert [said] * 3 == targets("--pdchaos-target=said.yaml", "--pdchaos-reports=there")
     monkeypatch.setenv("PDCHAOS_TARGET", "said.yaml")
-    assert [said] * 3 == targets(*ASKED, "--pdchaos-reports", "there")
+    assert [said] * 3 == targets(*ASKED, "--pdchaos-reports=there")
 
 
 def test_scenarios_of_a_suite_are_found_from_its_own_folder(
@@ -351,6 +352,17 @@ def test_scenarios_of_a_suite_are_found_from_its_own_folder(
     monkeypatch.chdir(pytester.mkdir("deep"))
     suite(pytester, str(pytester.path), *ASKED).assert_outcomes(passed=1)
     assert [f"{pytester.path}/mine.yaml"] == [order.scenario for order in runs.asked]
+
+
+def test_without_an_ini_file_the_suites_folder_is_where_pytest_is_called(
+    pytester: pytest.Pytester, runs: Deployments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = pytester.mkdir("deep")
+    (deep / "mine.yaml").write_text("version: 1\nname: mine\nload: [{name: agents}]\n")
+    pytester.makepyfile(SUITE.replace("abort-cascade", "mine.yaml"))
+    monkeypatch.chdir(deep)
+    suite(pytester, str(pytester.path), *ASKED).assert_outcomes(passed=1)
+    assert [(f"{deep}/mine.yaml", deep / "reports")] == [(order.scenario, order.reports) for order in runs.asked]
 
 
 def test_a_suite_whose_warnings_are_errors_does_not_end_a_run_half_way(
