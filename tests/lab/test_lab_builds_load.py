@@ -86,12 +86,16 @@ def test_a_prompt_too_long_for_the_window_pool_starves_everybody_until_its_clien
 
 
 def test_requests_that_are_rightly_refused_close_the_router_to_all_for_a_minute(lab):
-    strict = lab("refusals-open-breakers", time_scale=0.05)
+    strict = lab("refusals-open-breakers", time_scale=0.1)
     for _ in range(9):
         assert 400 == strict.ask(GENERATE, "two", sampling_params={"n": 2}).status
     assert 200 == strict.ask(CHAT).status  # and all is forgotten
-    for _ in range(10):
-        assert 400 == strict.ask(GENERATE, "two", sampling_params={"n": 2}).status
+    with strict.transfer_held():
+        under_way = strict.client(CHAT, "one", 2)
+        eventually(lambda: strict.active(strict.decode), "it is on its way")
+        for _ in range(10):
+            assert 400 == strict.ask(GENERATE, "two", sampling_params={"n": 2}).status
+    eventually(lambda: under_way.has(b"[DONE]"), "answered")
     refused = strict.ask(CHAT)
     assert (503, True) == (refused.status, "all circuits open" in str(refused.events))
     assert 200 == strict.ask_pair(5).status

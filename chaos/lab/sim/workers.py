@@ -86,14 +86,18 @@ class Workers:
         return worker.opened_at is not None and time.monotonic() - worker.opened_at < self.clocks.breaker_open_s
 
     def result(self, worker: Worker, *, ok: bool) -> None:
-        """Count the outcome of a request."""
+        """Count the outcome of a request.
+
+        One that was under way when the breaker opened leaves it open, and for no longer. Half open, one failure opens
+        it again and one success closes it (sgl-router's `circuit_breaker.rs`, where that takes several).
+        """
         self.page.inc("smg_worker_cb_outcomes_total", worker=worker.url, outcome="success" if ok else "failure")
-        if ok:
-            worker.failures, worker.opened_at = 0, None
-        else:
-            worker.failures += 1
-            if worker.failures >= BREAKER_OPENS_AFTER:
-                worker.opened_at = time.monotonic()
+        worker.failures = 0 if ok else worker.failures + 1
+        half_open = worker.opened_at is not None and not self.is_open(worker)
+        if ok and half_open:
+            worker.opened_at = None
+        elif half_open or (worker.opened_at is None and worker.failures >= BREAKER_OPENS_AFTER):
+            worker.opened_at = time.monotonic()
         self.page.set("smg_worker_cb_state", 1.0 if self.is_open(worker) else 0.0, worker=worker.url)
 
     def started(self, worker: Worker, by: int) -> None:
