@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from chaos.lab.real.asking import is_healthy
 from chaos.lab.real.dynamo.commands import Commands, Place
 from chaos.lab.real.dynamo.kind import DYNAMO
-from chaos.lab.real.dynamo.lab import START_TIMEOUT_S, WARM_IN_A_ROW, WARM_TIMEOUT_S, chat, has_served
-from testbed.engines.real import SCRATCH, RealEngine, spawn
+from chaos.lab.real.dynamo.lab import START_TIMEOUT_S
+from chaos.lab.real.dynamo.warmth import warm
+from testbed.engines.real import SCRATCH, RealEngine, failed, spawn
 from testbed.errors import BedError
 from testbed.folder import SHARED
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from testbed.engines.kind import Started, Streams
     from testbed.plan import HostPlan, Plan
-
-_PAUSE_S = 0.1
 
 
 class Dynamo(RealEngine):
@@ -44,14 +42,7 @@ class Dynamo(RealEngine):
     def warm(self) -> None:
         """Chat through the frontend until every worker has served and several answers in a row were good."""
         router, *workers = self._places.values()
-        deadline, in_a_row, failure = time.monotonic() + WARM_TIMEOUT_S, 0, ""
-        while in_a_row < WARM_IN_A_ROW or not all(map(has_served, workers)):
-            if time.monotonic() > deadline:
-                raise BedError(f"not every worker has served in {WARM_TIMEOUT_S:g} s: {failure}")
-            failure = chat(router)
-            in_a_row = 0 if failure else in_a_row + 1
-            if failure:
-                time.sleep(_PAUSE_S)
+        warm(router, workers, check=lambda: None, error=failed)
 
 
 def _place(host: HostPlan) -> Place:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from chaos.lab.kinds import RUN_ID_VARIABLE
 from chaos.lab.real import cache
 from testbed.engines.kind import Engine, Started
+from testbed.errors import BedError
 from testbed.folder import HERE, HostFolder
 
 if TYPE_CHECKING:
@@ -73,3 +74,8 @@ def spawn(
         return False
 
     return Started(process, wait)
+
+
+def failed(node: str, what: str) -> BedError:
+    """What went wrong with a node."""
+    return BedError(f"{node}: {what}")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from chaos.lab.real.asking import is_healthy
 from chaos.lab.real.sglang.commands import Commands, Place
 from chaos.lab.real.sglang.kind import SGLANG
-from chaos.lab.real.sglang.lab import READY, START_TIMEOUT_S, WARM_TIMEOUT_S, ask_all
-from testbed.engines.real import SCRATCH, RealEngine, spawn
-from testbed.errors import BedError
+from chaos.lab.real.sglang.lab import READY, START_TIMEOUT_S
+from chaos.lab.real.sglang.warmth import warm
+from testbed.engines.real import SCRATCH, RealEngine, failed, spawn
 from testbed.network import DEVICE
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
     from testbed.engines.kind import Started, Streams
     from testbed.plan import HostPlan, Plan
-
-_PAUSE_S = 1.0
 
 
 class SGLang(RealEngine):
@@ -49,11 +46,7 @@ class SGLang(RealEngine):
 
     def warm(self) -> None:
         """A generation from every prefill to every decode, then one through the router."""
-        router = next(place for place in self._places.values() if place.role == "router")
-        for prefill in self._of("prefill"):
-            for decode in self._of("decode"):
-                _generate([prefill, decode], prefill)
-        _generate([router], None)
+        warm(self._places.values(), lambda _: None, check=lambda: None, error=failed)
 
     def _of(self, role: str) -> list[Place]:
         return [place for place in self._places.values() if place.role == role]
@@ -69,12 +62,3 @@ def _said(log: Path, begins: int) -> bool:
     with log.open("rb") as lines:
         lines.seek(begins)
         return READY in lines.read()
-
-
-def _generate(via: list[Place], prefill: Place | None) -> None:
-    """Ask again until one succeeds."""
-    deadline = time.monotonic() + WARM_TIMEOUT_S
-    while failures := ask_all(via, prefill):
-        if time.monotonic() > deadline:
-            raise BedError(f"no generation through {' and '.join(place.name for place in via)}: {failures[0]}")
-        time.sleep(_PAUSE_S)

@@ -127,6 +127,10 @@ class RealLab(RunningLab, Generic[_Place]):
         for place in self._places:
             self._nodes[place.name].check()
 
+    def _error(self, name: str, what: str) -> LabError:
+        """What went wrong with a node, with the tail of its log."""
+        return self._nodes[name].error(what)
+
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
 

@@ -9,7 +9,8 @@ from chaos.lab.options import list_options
 from chaos.lab.real.commands import MODEL_NAME
 from chaos.lab.real.dynamo.commands import ETCD_LEASE_S, FILE_LEASE_S, RENDEZVOUS_S, Settings
 from chaos.lab.real.dynamo.install import DynamoInstaller
-from chaos.lab.real.dynamo.lab import START_TIMEOUT_S, WARM_TIMEOUT_S, RunningDynamo
+from chaos.lab.real.dynamo.lab import START_TIMEOUT_S, RunningDynamo
+from chaos.lab.real.dynamo.warmth import WARM_TIMEOUT_S
 from chaos.lab.real.kind import RealKind, RealSpec
 from chaos.model.target import ServerSpec, Target
 

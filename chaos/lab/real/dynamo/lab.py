@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import time
 from typing import TYPE_CHECKING
 
 from chaos.lab.kinds import RUN_ID_VARIABLE
-from chaos.lab.real.asking import NO_ANSWER, get, is_healthy, post
-from chaos.lab.real.commands import MODEL_NAME
+from chaos.lab.real.asking import is_healthy
 from chaos.lab.real.dynamo.commands import Commands, Place
+from chaos.lab.real.dynamo.warmth import warm
 from chaos.lab.real.lab import RealLab
 from chaos.lab.real.ports import free_ports
 from chaos.model.errors import LabError
@@ -25,12 +23,7 @@ if TYPE_CHECKING:
     Progress = Callable[[str], None]
 
 START_TIMEOUT_S = 90.0  # a second or two on idle cores
-WARM_TIMEOUT_S = 60.0
 _POLL_S = 0.1
-WARM_IN_A_ROW = 3  # generations that succeed on end, once every worker has served
-_SERVED = re.compile(
-    r'^dynamo_component_requests_total\{[^}]*dynamo_endpoint="generate"[^}]*\} ([0-9.e+]+)$', re.MULTILINE
-)
 _ETCD = "etcd"
 
 
@@ -56,7 +49,9 @@ class RunningDynamo(RealLab[Place]):
             self._run_place(place)
             progress(f"{place.name} started, pid {self._nodes[place.name].pid}")
         self._await(self._places, progress)
-        self._warm(progress)
+        router, *workers = self._places
+        took = warm(router, workers, check=self._check, error=self._error)
+        progress(f"every worker has served, {took:.1f} s after they were ready")
 
     def _find_places(self, ports: Iterator[int]) -> list[Place]:
         settings, address = self.spec.settings, self._enclosure.address
@@ -96,48 +91,6 @@ class RunningDynamo(RealLab[Place]):
             if time.monotonic() > deadline:
                 raise self._nodes[name].error(f"was not ready within {START_TIMEOUT_S:g} s")
             time.sleep(_POLL_S)
-
-    # ------------------------------------------------------------------ warmth
-
-    def _warm(self, progress: Progress) -> None:
-        """Chat through the frontend until every worker has served and several answers in a row were good."""
-        router, *workers = self._places
-        began, in_a_row, failure = time.monotonic(), 0, ""
-        while in_a_row < WARM_IN_A_ROW or not all(map(has_served, workers)):
-            self._check()
-            if time.monotonic() - began > WARM_TIMEOUT_S:
-                idle = [place.name for place in workers if not has_served(place)]
-                what = f"{', '.join(idle)} served nothing" if idle else failure
-                raise self._nodes["router"].error(f"was not warm within {WARM_TIMEOUT_S:g} s: {what}")
-            failure = chat(router)
-            in_a_row = 0 if failure else in_a_row + 1
-            if failure:
-                time.sleep(_POLL_S)
-        progress(f"every worker has served, {time.monotonic() - began:.1f} s after they were ready")
-
-
-def chat(router: Place) -> str:
-    """One generation through the frontend; what went wrong, or nothing."""
-    body = {
-        "model": MODEL_NAME,
-        "messages": [{"role": "user", "content": "say something"}],
-        "max_tokens": 4,
-        "ignore_eos": True,
-    }
-    try:
-        read = json.loads(post(f"{router.url}/v1/chat/completions", body))
-    except (*NO_ANSWER, ValueError) as error:
-        return str(error)
-    return "" if read.get("usage", {}).get("completion_tokens") else f"no tokens: {read}"
-
-
-def has_served(worker: Place) -> bool:
-    """Whether a worker has generated for anybody."""
-    try:
-        found = _SERVED.findall(get(f"{worker.url}/metrics").decode())
-    except NO_ANSWER:
-        return False
-    return any(float(value) > 0 for value in found)
 
 
 def _find_etcd() -> str:

@@ -10,7 +10,8 @@ from chaos.lab.real.commands import MODEL_NAME
 from chaos.lab.real.kind import RealKind, RealSpec
 from chaos.lab.real.sglang.commands import OTHER_TRANSFER, Settings
 from chaos.lab.real.sglang.install import SGLangInstaller
-from chaos.lab.real.sglang.lab import START_TIMEOUT_S, WARM_TIMEOUT_S, RunningSGLang
+from chaos.lab.real.sglang.lab import START_TIMEOUT_S, RunningSGLang
+from chaos.lab.real.sglang.warmth import WARM_TIMEOUT_S
 from chaos.model.target import ServerSpec, Target
 
 if TYPE_CHECKING:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import random
-import threading
 import time
 from typing import TYPE_CHECKING
 
-from chaos.lab.real.asking import NO_ANSWER, is_healthy, post
+from chaos.lab.real.asking import is_healthy
 from chaos.lab.real.lab import RealLab
 from chaos.lab.real.ports import free_ports
 from chaos.lab.real.sglang.commands import Commands, Place
+from chaos.lab.real.sglang.warmth import warm
 from chaos.model.errors import LabError
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     Progress = Callable[[str], None]
 
 START_TIMEOUT_S = 420.0  # about 30 s on two idle cores, two minutes on busy ones
-WARM_TIMEOUT_S = 180.0
 _ROUTER_TIMEOUT_S = 60.0
-_GENERATION_TIMEOUT_S = 60.0  # the first one on a path can take 15 s and more
 _HEALTH_TIMEOUT_S = 2.0
 _POLL_S = 0.2
 _STILL_EVERY_S = 15.0
@@ -57,7 +54,7 @@ class RunningSGLang(RealLab[Place]):
         )
         self._places = self._find_places()
         self._start(progress)
-        self._warm(progress)
+        warm(self._places, progress, check=self._check, error=self._error)
 
     def restart(self, node: str, variant: str | None = None) -> None:
         """Unless the node must come up with Mooncake and cannot."""
@@ -127,57 +124,6 @@ class RunningSGLang(RealLab[Place]):
         if place.role != "router":
             return self._nodes[place.name].said(READY)
         return is_healthy(place.url, timeout_s=_HEALTH_TIMEOUT_S)
-
-    # ------------------------------------------------------------------ warmth
-
-    def _warm(self, progress: Progress) -> None:
-        """A real generation from every prefill to every decode, then one through the router."""
-        for prefill in self._of("prefill"):
-            for decode in self._of("decode"):
-                took = self._generate([prefill, decode], prefill)
-                progress(f"{prefill.name} to {decode.name}: first generation after {took:.1f} s")
-        took = self._generate(self._of("router"), None)
-        progress(f"through the router: first generation after {took:.1f} s")
-
-    def _generate(self, via: list[Place], prefill: Place | None) -> float:
-        """Ask again until one succeeds; how long that took."""
-        began = time.monotonic()
-        while True:
-            failures = ask_all(via, prefill)
-            took = time.monotonic() - began
-            if not failures:
-                return took
-            self._check()
-            if took > WARM_TIMEOUT_S:
-                names = " and ".join(place.name for place in via)
-                raise self._nodes[via[-1].name].error(f"no generation through {names} in {took:.0f} s: {failures[0]}")
-            time.sleep(1.0)
-
-
-def ask_all(via: list[Place], prefill: Place | None) -> list[str]:
-    """One generation, sent to all of `via` at once as a router would; what went wrong."""
-    body: dict[str, object] = {
-        "text": "say something",
-        "sampling_params": {"max_new_tokens": 4, "temperature": 0, "ignore_eos": True},
-    }
-    if prefill is not None:
-        body["bootstrap_host"] = prefill.address
-        body["bootstrap_port"] = prefill.bootstrap_port
-        body["bootstrap_room"] = random.getrandbits(62)
-    failures: list[str] = []
-
-    def ask(place: Place) -> None:
-        try:
-            post(f"{place.url}/generate", body, timeout_s=_GENERATION_TIMEOUT_S)
-        except NO_ANSWER as error:
-            failures.append(f"{place.name}: {error}")
-
-    asking = [threading.Thread(target=ask, args=(place,), daemon=True) for place in via]
-    for each in asking:
-        each.start()
-    for each in asking:
-        each.join()
-    return failures
 
 
 def check_mooncake() -> None:
