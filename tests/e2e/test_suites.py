@@ -18,6 +18,7 @@ load:
 timeline:
   - {id: wave, kill: {group: agents, sessions: all, how: sigkill}, when: {waiting: ">= 10"}, give_up: 30s,
      aim: {waiting: ">= 10", server_aborts: ">= 1"}}
+canary: {every: 300ms}
 observe: {settle: 10s, at_most: engine-timeouts, idle: 20s, baseline: 1s}
 expect: {recover_within: 60s, allow: [healthy]}
 """
