@@ -61,6 +61,7 @@ def test_each_thing_that_is_wrong_is_found_at_its_place_with_what_mends_it(pdcha
 
     def spoil(plain: dict) -> None:
         plain["router"]["metrics"] = plain["router"]["url"] + "/nothing-here"
+        plain["router"]["pidfile"] = plain["prefill"][0]["pidfile"]
         plain["prefill"][0]["log"] = ["nowhere.log"]
         plain["prefill"][0].pop("bootstrap_port")
         plain["decode"][0]["pidfile"] = "nowhere.pid"
@@ -79,6 +80,10 @@ def test_each_thing_that_is_wrong_is_found_at_its_place_with_what_mends_it(pdcha
     assert {"refused"} == {
         found[place] for place in (("decode-0", "restart"), ("prefill-0", "protocol"), ("decode-0", "network"))
     }
+    shared = f"the same process (pid {lab.pids['prefill-0']}) is found for each of router, prefill-0"
+    assert [("problem", shared)] * 2 == [
+        (rows[node, "process"]["state"], rows[node, "process"]["said"]) for node in ("router", "prefill-0")
+    ]
     assert ("note", "ok") == (found["decode-0", "log grows"], found["routed", "canary"])
     assert all(row["fix"] for row in rows.values() if row["state"] in ("problem", "refused")), rows
 

@@ -203,6 +203,22 @@ async def test_evidence_that_the_target_names_and_that_is_not_there_makes_it_unf
             await look(target.model_copy(update={"prefill": [prefill]}))
 
 
+async def test_nodes_that_lead_to_one_process_are_refused_and_a_pid_of_another_host_is_another_process() -> None:
+    async with Deployment(decode=[engine("decode"), engine("decode")]).up() as target:
+        here = {"pid": os.getpid()}
+        prefill, first, second = (one.model_copy(update=here) for one in (*target.prefill, *target.decode))
+        shared = target.model_copy(update={"prefill": [prefill], "decode": [first, second]})
+        with pytest.raises(Unfit) as refusal:
+            await look(shared)
+        by_host = Hosts({server.id: Here() for server in shared.servers}, Here())
+        async with make_http() as http:
+            apart = await discover(shared, PACKS, PLAN, http=http, clock=VirtualClock(), hosts=by_host)
+    named = "prefill-0, decode-0, decode-1"
+    assert f"the same process (pid {os.getpid()}) is found for each of {named}" == refusal.value.message
+    assert refusal.value.hint
+    assert {os.getpid()} == {node.pid for node in apart.seen.nodes if node.role != "router"}
+
+
 async def test_a_server_that_does_not_answer_makes_the_target_unfit_and_all_of_them_are_named(
     unused_tcp_port: int,
 ) -> None:

@@ -25,7 +25,7 @@ FIXES = {
     "http": "is it up, and is `url` its address as seen from its host (via: direct: from here)?",
     "metrics": "start the engine with --enable-metrics, or mend `metrics`",
     "log": "name what holds both streams of it (log: …), readable for the user that we are there",
-    "process": "give it one of pidfile, systemd, docker, cmdline, port that leads to one process",
+    "process": "give it one of pidfile, systemd, docker, cmdline, port that leads to its process, and no other's",
 }
 
 

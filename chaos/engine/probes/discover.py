@@ -106,7 +106,8 @@ async def discover(
     looked = await look(target, target.servers, packs, inquiry, hosts, clock)
     problems = [problem.text for one in looked for problem in one.problems]
     if problems:
-        raise Unfit("; ".join(problems), hint="nothing was touched: mend the deployment or the target file")
+        told = "; ".join(dict.fromkeys(problems))
+        raise Unfit(told, hint="nothing was touched: mend the deployment or the target file")
     return put_together(target, plan, looked, clock=clock, headers=headers)
 
 
@@ -122,7 +123,23 @@ async def look(
     known = [(one.id, one.role, one.spec, _pack(packs, target, one.role)) for one in servers]
     async with asyncio.TaskGroup() as group:
         looks = [group.create_task(_look(*one, inquiry, hosts, clock)) for one in known]
-    return [look.result() for look in looks]
+    looked = [look.result() for look in looks]
+    _tell_apart(looked)
+    return looked
+
+
+def _tell_apart(looked: Sequence[Looked]) -> None:
+    """Two nodes with one process: one is watched in the other's place, and would be broken in its place."""
+    owners: dict[tuple[Host, int], list[Looked]] = {}
+    for one in looked:
+        if one.found.process is not None:
+            owners.setdefault((one.found.process.host, one.found.process.found.pid), []).append(one)
+    for (_, pid), sharing in owners.items():
+        if len(sharing) > 1:
+            names = ", ".join(one.found.node.id for one in sharing)
+            problem = Problem("process", f"the same process (pid {pid}) is found for each of {names}")
+            for one in sharing:
+                one.problems.append(problem)
 
 
 def put_together(
