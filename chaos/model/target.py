@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
@@ -12,17 +14,51 @@ from chaos.model.faults import FaultKind
 from chaos.model.headers import Headers
 from chaos.model.section import Name, SecretRef, Section, Version1
 from chaos.model.units import Duration, Matching, wrong
+from chaos.model.yamltext import quoted
 
 if TYPE_CHECKING:
     from chaos.model.events import Role
 
+_AN_ADDRESS = "an address such as http://127.0.0.1:30000"
+_PLACE = re.compile(
+    r"https?://(?:\[(?P<v6>[^\]]*)\]|(?P<host>[^\[\]:/]*))(?::(?P<port>[0-9]{1,5}))?(?:/.*)?", re.DOTALL
+)
+_LABEL = re.compile(r"[A-Za-z0-9_~-]{1,63}")
+MOST_PORT = 65535
+IPV4_PARTS = 4
+
+
+def _leads_somewhere(url: str) -> str:
+    """A URL that can be taken apart and asked for: what cannot would only show where it is used."""
+    place = _PLACE.fullmatch(url)
+    if place is None or place["v6"] is not None:
+        try:
+            IPv6Address(place["v6"] if place else "")
+        except AddressValueError:
+            hint = "after the host only a port may follow; an IPv6 address stands in brackets: http://[::1]:30000"
+            raise wrong(f"must be {_AN_ADDRESS}, not {quoted(url)}", hint) from None
+    elif not _is_host(place["host"]):
+        raise wrong(f"must be {_AN_ADDRESS}, not {quoted(url)}", f"{quoted(place['host'])} is no host")
+    if place and place["port"] and not 1 <= int(place["port"]) <= MOST_PORT:
+        raise wrong(f"must be {_AN_ADDRESS}, not {quoted(url)}", f"a port is a number from 1 to {MOST_PORT}")
+    return url
+
+
+def _is_host(host: str) -> bool:
+    """Whether it is an IPv4 address, or a name that can be looked up."""
+    labels = host.removesuffix(".").split(".")
+    if len(labels) == IPV4_PARTS and "".join(labels).isdigit():
+        try:
+            IPv4Address(host)
+        except AddressValueError:
+            return False
+    return all(_LABEL.fullmatch(label) for label in labels)
+
+
 Url = Annotated[
     str,
-    Matching(
-        r"^https?://[A-Za-z0-9._~\[\]:-]+(?:/[^\s?#]*)?$",
-        "an address such as http://127.0.0.1:30000",
-        "no user, query or fragment",
-    ),
+    Matching(r"^https?://[A-Za-z0-9._~\[\]:-]+(?:/[^\s?#]*)?$", _AN_ADDRESS, "no user, query or fragment"),
+    AfterValidator(_leads_somewhere),
 ]
 FilePath = Annotated[str, Matching(r"^[^\n]+$", "a path")]
 ShellCommand = Annotated[str, Field(min_length=1, max_length=4000)]
