@@ -103,6 +103,20 @@ def test_an_event_of_an_unknown_type_is_counted_not_fatal(tmp_path: Path) -> Non
     assert 1 == read_journal(path).damaged
 
 
+@pytest.mark.parametrize("absurd", ["1e300", "-1e300", "1e999"])
+def test_times_that_nothing_lasts_are_damage_and_are_fatal_only_in_the_plan(tmp_path: Path, absurd: str) -> None:
+    path = tmp_path / "journal.jsonl"
+    write(path, started(), ev.HarnessHealth(t_ns=2, who="harness", lag_max_ms=17.5)).close()
+    whole = path.read_text()
+    path.write_text(whole.replace("17.5", absurd))
+    assert 1 == read_journal(path).damaged
+    assert '"plan":{' in whole
+    path.write_text(whole.replace('"plan":{', f'"plan":{{"canary_deadline_s":{absurd},'))
+    with pytest.raises(UserError, match="the first event cannot be read") as refusal:
+        read_journal(path)
+    assert refusal.value.hint
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path):
     mounted = tmp_path / "disk"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from chaos.model.events.envelope import Event, Record
+from chaos.model.events.envelope import Event, Record, Span
 
 Role = Literal["router", "prefill", "decode"]
 MetricPurpose = Literal["queue", "progress", "aborts", "served", "heartbeat", "info"]
@@ -19,7 +19,7 @@ class Node(Record, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""  # as the engine reports it
     ranks: tuple[str, ...] = ()
     pid: int | None = None
-    start_time: float | None = None  # of the process, seconds since the epoch (psutil)
+    start_time: Span | None = None  # of the process, seconds since the epoch (psutil)
     observes: tuple[str, ...] = ()  # of: liveness metrics log process
     logs_aborts: bool = True  # False: its engine is not known to log the requests that it aborts
 
@@ -44,7 +44,7 @@ class EngineTimeout(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A timeout of the engine itself, after which stuck requests may free themselves."""
 
     name: str
-    seconds: float
+    seconds: Span
     source: str = ""  # where the value comes from: target | server_info | pack default
 
 
@@ -55,7 +55,7 @@ class MetricUse(Record, frozen=True, kw_only=True, omit_defaults=True):
     kind: Literal["gauge", "counter"]
     use: MetricPurpose
     roles: tuple[Role, ...] = ()
-    holds_s: float = 0.0  # after a fault, until the engine's own timeout frees what it left
+    holds_s: Span = 0.0  # after a fault, until the engine's own timeout frees what it left
 
 
 class ThreadUse(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,7 +73,7 @@ class DeploymentSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     nodes: tuple[Node, ...]
     paths: tuple[Path, ...]
     timeouts: tuple[EngineTimeout, ...] = ()
-    gauge_lag_s: float = 35.0
+    gauge_lag_s: Span = 35.0
     not_examined: tuple[str, ...] = ()
     metrics: tuple[MetricUse, ...] = ()  # every wanted metric of the packs in use
     threads: tuple[ThreadUse, ...] = ()  # every thread that matters to the packs in use

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+LONGEST = 1e12
+Span = Annotated[float, msgspec.Meta(ge=-LONGEST, le=LONGEST)]
+"""Seconds or milliseconds. No run lasts for 30 years: a line of a journal that says more is damaged."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

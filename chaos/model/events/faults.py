@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from chaos.model.events.envelope import Event, Record
+from chaos.model.events.envelope import Event, Record, Span
 
 Stage = Literal["planned", "applied", "verified", "reverted", "revert-verified"]
 
@@ -15,7 +15,7 @@ class QueueReading(Record, frozen=True, kw_only=True, omit_defaults=True):
     node: str
     name: str
     value: float
-    age_s: float
+    age_s: Span
 
 
 class AimCheck(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,7 +68,7 @@ class FaultStep(Event, frozen=True, kw_only=True, omit_defaults=True, tag="fault
     ok: bool
     measured: dict[str, str] = {}
     detail: str = ""
-    ttl_s: float | None = None
+    ttl_s: Span | None = None
     reversal: str = "none"  # what undoes it; "none" for a kill
     nodes: tuple[str, ...] = ()  # nodes whose processes it acts on; none for a fault of our own clients
     pids: tuple[int, ...] = ()  # those processes, where they are known

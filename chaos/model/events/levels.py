@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from chaos.model.events.envelope import Event, Record
+from chaos.model.events.envelope import Event, Record, Span
 
 
 class Sample(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -20,7 +20,7 @@ class Scrape(Event, frozen=True, kw_only=True, omit_defaults=True, tag="scrape")
 
     node: str
     ok: bool
-    took_ms: float = 0.0
+    took_ms: Span = 0.0
     samples: tuple[Sample, ...] = ()
     zero: tuple[str, ...] = ()  # families announced by HELP without a sample: counters that never counted
     error: str = ""
@@ -37,4 +37,4 @@ class LevelsTold(Event, frozen=True, kw_only=True, omit_defaults=True, tag="leve
     node: str
     by: Literal["log", "hand"]
     samples: tuple[Sample, ...]
-    quiet_s: float | None = None  # how long nobody had asked anything of the deployment by then; None: not known
+    quiet_s: Span | None = None  # how long nobody had asked anything of the deployment by then; None: not known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from chaos.model.events.envelope import Event, Record
+from chaos.model.events.envelope import Event, Record, Span
 
 
 class Liveness(Event, frozen=True, kw_only=True, omit_defaults=True, tag="liveness"):
@@ -13,7 +13,7 @@ class Liveness(Event, frozen=True, kw_only=True, omit_defaults=True, tag="livene
     node: str
     endpoint: str
     status: int | None
-    took_ms: float
+    took_ms: Span
     error: str = ""
 
 
@@ -23,7 +23,7 @@ class Child(Record, frozen=True, kw_only=True, omit_defaults=True):
     pid: int
     name: str
     alive: bool
-    start_time: float = 0.0
+    start_time: Span = 0.0
 
 
 class ProcessSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="process.seen"):
@@ -39,7 +39,7 @@ class ProcessSeen(Event, frozen=True, kw_only=True, omit_defaults=True, tag="pro
     pid: int
     alive: bool
     state: str = ""
-    start_time: float | None = None
+    start_time: Span | None = None
     children: tuple[Child, ...] = ()
     threads: tuple[str, ...] = ()  # names, where they can be read
     threads_by: Literal["kernel", "python"] = "kernel"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.model.events.envelope import Event
+from chaos.model.events.envelope import Event, Span
 
 
 class ClockMeasured(Event, frozen=True, kw_only=True, omit_defaults=True, tag="clock.measured"):
@@ -28,7 +28,7 @@ class ForensicsTaken(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     threads_only: bool = False
     files: tuple[str, ...] = ()
     size: int = 0  # bytes
-    took_s: float = 0.0
+    took_s: Span = 0.0
     stacks: dict[str, int] = {}
     missing: tuple[str, ...] = ()
 
@@ -47,11 +47,11 @@ class HarnessHealth(Event, frozen=True, kw_only=True, omit_defaults=True, tag="h
     """Our own fitness over the last interval; `who` is `harness` or an agent."""
 
     who: str
-    lag_max_ms: float
-    lag_p99_ms: float = 0.0
+    lag_max_ms: Span
+    lag_p99_ms: Span = 0.0
     open_files: int = 0
     reference_ok: bool | None = None
-    reference_ms: float | None = None
+    reference_ms: Span | None = None
     intended: int = 0  # sends due so far
     delivered: int = 0  # sends made so far
     tokens: int = 0  # received so far

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from chaos.model.events.envelope import Record
+from chaos.model.events.envelope import Record, Span
 
 ContentMode = Literal["echo", "known-answer", "unchecked", "auto"]
 
@@ -46,7 +46,7 @@ class PlannedFault(Record, frozen=True, kw_only=True, omit_defaults=True):
     group: str = ""  # whose sessions a kill ends
     aim: tuple[Bound, ...] = ()
     disruptive: bool = True  # False: a step that breaks nothing
-    lasts_s: float | None = None  # undone by us after this long; None: at the end of the run, or never
+    lasts_s: Span | None = None  # undone by us after this long; None: at the end of the run, or never
     cycles: tuple[int, ...] = ()  # those that it belongs to; none named: every one
 
 
@@ -58,17 +58,17 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=True):
     cycles: int = 1
     faults: tuple[PlannedFault, ...] = ()
     groups: tuple[str, ...] = ()
-    settle_s: float = 10.0
-    rest_s: float = 0.0
-    idle_s: float = 60.0
-    quiet_s: float = 10.0  # canaries count only when begun this long after the last abort evidence
-    watch_s: float = 330.0  # how long a wedge is watched after the last wave
-    recover_within_s: float = 60.0
-    canary_deadline_s: float = 20.0
-    canary_interval_s: float = 1.0
+    settle_s: Span = 10.0
+    rest_s: Span = 0.0
+    idle_s: Span = 60.0
+    quiet_s: Span = 10.0  # canaries count only when begun this long after the last abort evidence
+    watch_s: Span = 330.0  # how long a wedge is watched after the last wave
+    recover_within_s: Span = 60.0
+    canary_deadline_s: Span = 20.0
+    canary_interval_s: Span = 1.0
     canaries_in_a_row: int = 5
     allow: tuple[str, ...] = ("healthy",)
     time_scale: float = 1.0
     until: str = ""  # "wedged": stop cycling at the first violation
-    measure_s: float = 0.0  # how long load goes on after the last recovery, to see how fast it is served
+    measure_s: Span = 0.0  # how long load goes on after the last recovery, to see how fast it is served
     content: ContentMode = "unchecked"  # what answers can be held to, as the target's owner says

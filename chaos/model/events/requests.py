@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from chaos.model.events.envelope import Event, Record
+from chaos.model.events.envelope import Event, Record, Span
 
 RequestKind = Literal["load", "canary", "reference", "poison"]
 EndedBy = Literal["server", "harness", "fault", "error"]
@@ -33,17 +33,17 @@ class RequestOverdue(Event, frozen=True, kw_only=True, omit_defaults=True, tag="
     req: str
     kind: RequestKind
     path: str
-    age_s: float
-    deadline_s: float
+    age_s: Span
+    deadline_s: Span
 
 
 class Gaps(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Inter-token gaps of one response (ms)."""
 
     n: int
-    p50_ms: float
-    p99_ms: float
-    max_ms: float
+    p50_ms: Span
+    p99_ms: Span
+    max_ms: Span
 
 
 class RequestEnded(Event, frozen=True, kw_only=True, omit_defaults=True, tag="request.ended"):
