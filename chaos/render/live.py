@@ -203,8 +203,9 @@ def _canary(name: str, path: PathWatch, now_ns: int) -> Text:
 
 def _queues(watch: Watch) -> Iterable[tuple[int, Text]]:
     nodes: dict[str, list[str]] = {}
-    for (node, name), value in watch.queues.items():
+    for (node, name), value in watch.fresh_queues().items():
         nodes.setdefault(node, []).append(f"{short_name(name, node)} {words.number(value)}")
+    nodes |= {node: ["unknown"] for node in watch.unread_queues()}
     for i, (node, gauges) in enumerate(sorted(nodes.items())[:4]):
         yield 4, _line("queues" if i == 0 else "", f"{node}: {DOT.join(gauges)}")
 

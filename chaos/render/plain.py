@@ -72,6 +72,8 @@ def heartbeat(watch: Watch) -> str:
         overdue = sum(len(path.overdue) for path in watch.paths.values())
         late = f" ({overdue} overdue)" if overdue else ""
         parts.append(f"canaries RED on {', '.join(red)}{late}" if red else f"canaries green on {len(seen)} paths")
-    queues = [f"{node} {short_name(name, node)} {words.number(v)}" for (node, name), v in watch.queues.items() if v]
-    parts.append(f"queues {', '.join(queues)}" if queues else "queues empty" if watch.queues else "queues unknown")
+    fresh = watch.fresh_queues()
+    queues = [f"{node} {short_name(name, node)} {words.number(v)}" for (node, name), v in fresh.items() if v]
+    queues += [f"{node} unknown" for node in watch.unread_queues()]
+    parts.append("queues unknown" if not fresh else f"queues {', '.join(queues)}" if queues else "queues empty")
     return "; ".join(parts)

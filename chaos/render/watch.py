@@ -13,6 +13,7 @@ from chaos.render.words import finite
 MOST_KEYS = 64  # per table: paths, nodes, groups, gauges; a fleet larger than a screen is not shown whole
 MOST_OPEN = 512  # open canaries whose deadline we remember
 MOST_WAVES = 50
+FRESH_NS = 10_000_000_000  # metrics are read every second, and a reading may take five
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -63,7 +64,7 @@ class Watch:
     sessions: dict[str, tuple[int, dict[str, int]]] = field(default_factory=dict)  # agent -> when, phase -> sessions
     paths: dict[str, PathWatch] = field(default_factory=dict)
     open: dict[str, int] = field(default_factory=dict)  # canary -> when it was sent (ns)
-    queues: dict[tuple[str, str], float] = field(default_factory=dict)  # node, gauge -> worst rank's value
+    queues: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)  # node, gauge -> when, worst rank
     liveness: dict[str, str] = field(default_factory=dict)
     aborts: dict[str, int] = field(default_factory=dict)
     planned: dict[str, str] = field(default_factory=dict)  # fault -> what it does
@@ -134,6 +135,14 @@ class Watch:
                 total[phase] = total.get(phase, 0) + n
         return total
 
+    def fresh_queues(self) -> dict[tuple[str, str], float]:
+        """The gauges that were read of late: what they were before says nothing of now."""
+        return {key: value for key, (at_ns, value) in self.queues.items() if self.now_ns - at_ns <= FRESH_NS}
+
+    def unread_queues(self) -> list[str]:
+        """The nodes of which a gauge was read once, and none of late."""
+        return sorted({node for node, _ in self.queues} - {node for node, _ in self.fresh_queues()})
+
     def _path(self, name: str) -> PathWatch | None:
         if name not in self.paths and len(self.paths) < MOST_KEYS:
             self.paths[name] = PathWatch()
@@ -202,7 +211,7 @@ class Watch:
             if self.uses.of(event.node, sample.name) == "queue":
                 worst[sample.name] = max(worst.get(sample.name, sample.value), sample.value)
         for name, value in worst.items():
-            _put(self.queues, (event.node, name), value)
+            _put(self.queues, (event.node, name), (event.t_ns, value))
 
     def _hit(self, event: ev.LogHit) -> None:
         _put(self.hits, event.klass, self.hits.get(event.klass, 0) + event.count)

@@ -54,6 +54,32 @@ def test_plain_lines_say_the_same_as_last_time(name, snapshot):
     snapshot(f"plain-{name}.txt", plain(STREAMS[name]))
 
 
+QUEUES = {"prefill-0": "prefill_bootstrap_queue", "decode-0": "decode_prealloc_queue"}
+
+
+def queues_told(*unread: str) -> tuple[str, str]:
+    """What the last heartbeat and the live screen say of the queues when these nodes' metrics have failed for long."""
+    watched = list(STREAMS["healthy"])[:-1]
+    last_ns = max(event.t_ns for event in watched)
+    for second in range(1, 31):
+        for node, name in QUEUES.items():
+            zero = (ev.Sample(name=name, labels="", value=0.0),) if node not in unread else ()
+            watched.append(ev.Scrape(t_ns=last_ns + second * 10**9, node=node, ok=bool(zero), samples=zero))
+    beat = plain(watched).splitlines()[-1].rpartition("queues ")[2]
+    return beat, screen_of(watched, width=160, height=60)
+
+
+def test_queues_that_nobody_could_read_of_late_are_unknown_and_never_empty():
+    beat, screen = queues_told()
+    assert beat == "empty"
+    assert "unknown" not in screen
+    beat, screen = queues_told("decode-0")
+    assert beat == "decode-0 unknown"
+    assert "decode-0: unknown" in screen
+    beat, _ = queues_told("prefill-0", "decode-0")
+    assert beat == "unknown"
+
+
 @pytest.mark.parametrize(("moment_s", "name"), [(13.5, "load"), (40.0, "recovery")])
 def test_the_live_screen_says_the_same_as_last_time_at_80_columns(moment_s, name, snapshot):
     snapshot(f"live-{name}.txt", screen_of(STREAMS["wedged"], until_s=moment_s))
