@@ -70,8 +70,8 @@ class LogTail:
 
     @property
     def linked(self) -> bool:
-        """Whether the path still leads somewhere."""
-        return self._path.exists()
+        """Whether the path still leads to a file: a pipe or a device in its place is nothing that we would open."""
+        return self._path.is_file()
 
     @property
     def cursor(self) -> Cursor:

@@ -147,6 +147,24 @@ def test_a_file_that_leaves_a_glob_is_read_on(tmp_path: Path, listen: Listen) ->
     assert "moved or deleted" in listener.heard[-2]["ranges"][0][4]
 
 
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_file_whose_path_a_pipe_or_a_device_has_taken_is_read_on_and_that_is_said(
+    tmp_path: Path, listen: Listen, put: Callable[[Path], None]
+) -> None:
+    one = tmp_path / "r1.log"
+    one.touch()
+    listener = listen(one)
+    with one.open("a") as file:
+        one.unlink()
+        put(one)
+        file.write("thread-1 died\n")
+        file.flush()
+        assert ["thread-1 died"] == listener.look()
+    listener.finish()
+    notes = [told[4] for message in listener.heard for told in message.get("ranges", ())]
+    assert any("moved or deleted" in note for note in notes), notes
+
+
 def test_more_files_than_are_followed_are_said_once(
     tmp_path: Path, listen: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
