@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chaos.judge.deeds import ended_on
-from chaos.judge.facts import Reading, Series, sound
-from chaos.judge.metrics import counted, of_use, open_requests
+from chaos.judge.facts import Reading, Series
+from chaos.judge.metrics import above, counted, is_level, of_use, open_requests
 from chaos.judge.stuck import kept
 from chaos.judge.units import ns
 from chaos.judge.windows import load_start, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from chaos.judge.facts import Facts
     from chaos.model import events as ev
@@ -47,7 +47,7 @@ class Floor:
     @property
     def excess(self) -> float:
         """How much did not come back."""
-        return self.after - self.before
+        return above(self.after, self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,27 +68,30 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
     missing = [node.id for node in facts.nodes if "metrics" in node.observes and _has_queues(facts, node)]
     if loaded_ns is None:
         return known, missing
-    known = _told_floors(facts, loaded_ns)
+    known, gone = _told_floors(facts, loaded_ns)
     if idle_ns is None:
-        told = {floor.series.node for floor in known}
+        told = {floor.series.node for floor in known} - gone
         return known, [node for node in missing if node not in told]
     until_ns = facts.phase_start("last-canaries", last=True)
     broken_ns = max((window.anchor_ns for window in windows(facts) if window.disrupted), default=0)
     holds_ns = {metric.name: ns(metric.holds_s) for metric in facts.metrics("queue")}
-    gone = set()
     for series, readings in of_use(facts, "queue", {node.id for node in facts.nodes}):
         from_ns = idle_ns + lag_ns
         scrapes = [scrape for scrape in facts.scrapes.get(series.node, ()) if scrape.ok]
-        before = _before(facts, readings, scrapes, loaded_ns)
+        before = _before(facts, series, readings, scrapes, loaded_ns)
         looked = [s for s in scrapes if s.t_ns >= from_ns and (until_ns is None or s.t_ns <= until_ns)]
         quiet = [r for r in readings if r.t_ns >= from_ns and (until_ns is None or r.t_ns <= until_ns)]
         # A family that is announced and has no sample at all holds nothing.
         quiet = quiet or [Reading(s.t_ns, 0.0, s.seq) for s in looked if series.name in s.zero]
         if looked and not quiet and before and before.seq and not ended_on(facts, series.node):
             gone.add(series.node)  # what it kept is unknown, whatever other series say
-        if not before or not quiet:
+        if not quiet:
             continue
         lowest = min(quiet, key=lambda r: (r.value, -r.t_ns))
+        if before is None and lowest.value:
+            gone.add(series.node)  # what it held before is unknown, and it holds something
+            continue
+        before = before or Reading(lowest.t_ns, 0.0, lowest.seq)  # what holds nothing keeps nothing
         unsettled = ""
         if _falls(quiet, lag_ns):
             unsettled = "and was still falling"
@@ -113,13 +116,19 @@ def floors(facts: Facts) -> tuple[list[Floor], list[str]]:
     return known, [node for node in missing if node not in told]
 
 
-def _before(facts: Facts, readings: Sequence[Reading], scrapes: Sequence[ev.Scrape], loaded_ns: int) -> Reading | None:
-    """The level at rest before the load; None when nobody looked. A series that was not there yet was at zero."""
+def _before(
+    facts: Facts, series: Series, readings: Sequence[Reading], scrapes: Sequence[ev.Scrape], loaded_ns: int
+) -> Reading | None:
+    """The level at rest before the load; None when nobody looked, or what was there told nothing.
+
+    A series that was not there yet was at zero.
+    """
     at_rest = _at_rest(facts, readings, loaded_ns)
     if at_rest:
         return max(at_rest, key=lambda r: (r.value, -r.t_ns))
     looked = [scrape for scrape in scrapes if scrape.t_ns <= loaded_ns]
-    return Reading(looked[-1].t_ns, 0.0, 0) if looked else None
+    shown = any((s.name, s.labels) == (series.name, series.labels) for scrape in looked for s in scrape.samples)
+    return Reading(looked[-1].t_ns, 0.0, 0) if looked and not shown else None
 
 
 def _at_rest(facts: Facts, readings: Sequence[Reading], loaded_ns: int) -> list[Reading]:
@@ -174,7 +183,7 @@ def rising_floors(facts: Facts) -> list[Rising]:
     found = []
     for series, by_cycle in by_series.items():
         lowest_of = [by_cycle[cycle] for cycle in sorted(by_cycle)]
-        rises = all(before < after for (before, _), (after, _) in pairwise(lowest_of))
+        rises = all(above(after, before) > 0 for (before, _), (after, _) in pairwise(lowest_of))
         if len(lowest_of) >= ENOUGH_FLOORS and rises and lowest_of[-1][0] > 0:
             readings = [reading for _, reading in lowest_of]
             found.append(Rising(series, tuple(r.value for r in readings), tuple(r.seq for r in readings)))
@@ -219,14 +228,17 @@ def _rests(facts: Facts) -> list[ev.LevelsTold]:
     lag_ns = _lag_ns(facts)
     told = []
     for rest in facts.rests:
-        samples = tuple(sample for sample in rest.samples if sample.name in names and sound(sample.value))
+        samples = tuple(sample for sample in rest.samples if sample.name in names and is_level(sample.value))
         if samples and ns(rest.quiet_s or 0) >= lag_ns:
             told.append(msgspec.structs.replace(rest, samples=samples))
     return told
 
 
-def _told_floors(facts: Facts, loaded_ns: int) -> list[Floor]:
-    """Floors as people read them off: the last of each queue against what is known of it from before the load."""
+def _told_floors(facts: Facts, loaded_ns: int) -> tuple[list[Floor], set[str]]:
+    """Floors as people read them off: the last of each queue against what is known of it from before the load.
+
+    With them the nodes of which a queue was there before the load, and is in no scrape at rest after it.
+    """
     broken_ns = max((window.anchor_ns for window in windows(facts) if window.disrupted), default=loaded_ns)
     holds_ns = {metric.name: ns(metric.holds_s) for metric in facts.metrics("queue")}
     last: dict[Series, Reading] = {}
@@ -246,17 +258,34 @@ def _told_floors(facts: Facts, loaded_ns: int) -> list[Floor]:
         was, seq = (before.value, before.seq) if before else (0.0, 0)
         early = after.t_ns < broken_ns + holds_ns[series.name]
         found.append(Floor(series, was, after.value, NOT_YET_FREED * early, ours=0, kept=0, seqs=(seq, after.seq)))
-    return found
+    return found, _gone_from_scrapes(facts, loaded_ns, broken_ns, last.keys())
+
+
+def _gone_from_scrapes(facts: Facts, loaded_ns: int, broken_ns: int, told: Collection[Series]) -> set[str]:
+    """Only a scrape shows that a series is not there: what people read off by hand is what they chose to look at."""
+    rests = {(rest.node, rest.t_ns) for rest in facts.rests if rest.t_ns - ns(rest.quiet_s or 0) >= broken_ns}
+    gone = set()
+    for series, readings in of_use(facts, "queue", {node for node, _ in rests}):
+        looked = [s for s in facts.scrapes.get(series.node, ()) if s.ok and (s.node, s.t_ns) in rests]
+        known = (
+            series in told
+            or Series(series.node, series.name, "") in told
+            or any(series.name in scrape.zero for scrape in looked)
+        )
+        if looked and not known and readings[0].t_ns <= loaded_ns and not ended_on(facts, series.node):
+            gone.add(series.node)
+    return gone
 
 
 def _before_by_scrape(facts: Facts, series: Series, loaded_ns: int) -> Reading | None:
     """The level of a told series in the scrapes before the load; one without labels speaks for the whole node."""
     scrapes = [scrape for scrape in facts.scrapes.get(series.node, ()) if scrape.ok and scrape.t_ns <= loaded_ns]
     if series.labels:
-        return _before(facts, facts.series.get(series, ()), scrapes, loaded_ns)
+        read = [r for r in facts.series.get(series, ()) if is_level(r.value)]
+        return _before(facts, series, read, scrapes, loaded_ns)
     sums = [(scrape, counted(scrape, series.name)) for scrape in scrapes]
-    read = [Reading(scrape.t_ns, value, scrape.seq) for scrape, value in sums if value is not None]
-    return _before(facts, read, [], loaded_ns)
+    read = [Reading(scrape.t_ns, value, scrape.seq) for scrape, value in sums if value is not None and is_level(value)]
+    return _before(facts, series, read, [], loaded_ns)
 
 
 def _lag_ns(facts: Facts) -> int:

@@ -7,12 +7,13 @@ there is unknown, not zero.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chaos.judge.facts import sound
-from chaos.judge.units import SECOND, count
+from chaos.judge.units import SECOND, count, listed
 from chaos.judge.windows import load_start
 from chaos.model.outcomes import Answer
 
@@ -22,10 +23,27 @@ if TYPE_CHECKING:
     from chaos.judge.facts import Canary, Facts, LoadRequest, Reading, Series
     from chaos.model import events as ev
 
+    BySource = dict[tuple[str, str], list[tuple[Series, Sequence[Reading]]]]  # by node and metric
+
 PROBE_MARGIN = 2.0
 """Our probes may cost twice what they cost in the baseline before the rest counts as users' work."""
 PROBE_TOKENS = 64.0
 """What one probe may move a counter when the baseline shows no measure: a short prompt and a few tokens."""
+
+SAME = 1e-6
+"""Levels that differ by no more than this are one level: shares of 1 are counted in steps of a thousandth or so."""
+SAME_SHARE = 1e-9
+"""The same of large levels, as a share of them: what adding up floats leaves."""
+
+
+def is_level(value: float) -> bool:
+    """Whether a queue can be this long: nothing is held less than not at all, so what is below zero is no reading."""
+    return sound(value) and value >= 0
+
+
+def above(after: float, before: float) -> float:
+    """By how much a level is above another one; 0 where they differ by no more than counting does."""
+    return 0.0 if math.isclose(after, before, rel_tol=SAME_SHARE, abs_tol=SAME) else after - before
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +125,13 @@ def abort_rise(facts: Facts, node_ids: Iterable[str], start_ns: int, end_ns: int
 def of_use(facts: Facts, use: str, nodes: set[str], *, told: bool = False) -> list[tuple[Series, Sequence[Reading]]]:
     """Every series of one use on these nodes; with `told` also what was not scraped but logged, or read off by hand.
 
-    What was both scraped and told is one thing: it is taken from where it was read more often.
+    What was both scraped and told is one thing: it is taken from where it was read more often. What is no level of a
+    queue is no reading of one.
     """
     names = {metric.name for metric in facts.metrics(use)}
     scraped, noted = _by_source(facts.series, names, nodes), _by_source(facts.told if told else {}, names, nodes)
+    if use == "queue":
+        scraped, noted = _levels(scraped), _levels(noted)
     found = []
     for key in dict.fromkeys((*scraped, *noted)):
         sources = [source[key] for source in (scraped, noted) if key in source]
@@ -118,10 +139,18 @@ def of_use(facts: Facts, use: str, nodes: set[str], *, told: bool = False) -> li
     return found
 
 
-def _by_source(
-    series: Mapping[Series, Sequence[Reading]], names: set[str], nodes: set[str]
-) -> dict[tuple[str, str], list[tuple[Series, Sequence[Reading]]]]:
-    found: dict[tuple[str, str], list[tuple[Series, Sequence[Reading]]]] = {}
+def _levels(source: BySource) -> BySource:
+    found: BySource = {}
+    for key, every in source.items():
+        for one, readings in every:
+            levels = [reading for reading in readings if is_level(reading.value)]
+            if levels:
+                found.setdefault(key, []).append((one, levels))
+    return found
+
+
+def _by_source(series: Mapping[Series, Sequence[Reading]], names: set[str], nodes: set[str]) -> BySource:
+    found: BySource = {}
     for one, readings in series.items():
         if one.name in names and one.node in nodes:
             found.setdefault((one.node, one.name), []).append((one, readings))
@@ -149,6 +178,19 @@ def unread_ranks(facts: Facts) -> list[str]:
         seen = {series.labels for series, _ in of_use(facts, "queue", {node.id})}
         if len(node.ranks) > len(seen) > 0:
             told.append(f"{node.id}: its metrics tell of {len(seen)} of {count(len(node.ranks), 'rank')}")
+    return told
+
+
+def unread_queues(facts: Facts) -> list[str]:
+    """Nodes whose metrics were read, and of some queue they never told a level: it was not there, or was no number."""
+    told = []
+    for node in facts.nodes:
+        looked = any(scrape.ok for scrape in facts.scrapes.get(node.id, ()))
+        read = {series.name for series, _ in of_use(facts, "queue", {node.id}, told=True)}
+        wanted = [metric.name for metric in facts.metrics("queue") if not metric.roles or node.role in metric.roles]
+        unread = [name for name in wanted if name not in read]
+        if looked and unread:
+            told.append(f"{node.id}: {listed(unread)} never told a level (not there, or never a number of 0 or more)")
     return told
 
 

@@ -15,7 +15,7 @@ from chaos.judge.headline import headline, reasons
 from chaos.judge.interrupted import leaving
 from chaos.judge.landing import waves
 from chaos.judge.lattice import decide
-from chaos.judge.metrics import unread_ranks
+from chaos.judge.metrics import unread_queues, unread_ranks
 from chaos.judge.questions.content import CONTENT
 from chaos.judge.questions.damage import DAMAGE
 from chaos.judge.questions.reach import REACH
@@ -161,6 +161,7 @@ def _not_examined(case: Case) -> tuple[str, ...]:
         if blind:
             told.append(f"{node.id}: {', '.join(blind)} could not be looked at")
     told += unread_ranks(facts)
+    told += unread_queues(facts)
     inside = threads(facts)
     told += [f"{node}: its threads were not looked at before the load" for node in inside.unread]
     told += [f"{node}: its threads were not looked at after the load" for node in inside.lost]

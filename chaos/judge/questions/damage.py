@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from chaos.judge.deeds import dying_words, hung_up_ns
 from chaos.judge.floors import floors, rising_floors
 from chaos.judge.left import left_behind
-from chaos.judge.metrics import name_of, open_requests
+from chaos.judge.metrics import SAME, name_of, open_requests
 from chaos.judge.nobody import for_nobody
 from chaos.judge.processes import MAY_BE_OURS, folded, passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
@@ -96,7 +96,8 @@ def _floors(case: Case) -> Answered:
         return yes(*leaked, outcome=Outcome.LEAKING)
     if missing:
         text = f"the idle floor of {listed(missing)} could not be read after the gauge lag"
-        noted = "; no reading is said to be of a deployment at rest (`quiet_for`)" if case.facts.imported else ""
+        unsaid = case.facts.imported and not any(rest.node in missing for rest in case.facts.rests)
+        noted = "; no reading is said to be of a deployment at rest (`quiet_for`)" * unsaid
         return unknown(fact(text + noted))
     if above:
         return unknown(
@@ -116,7 +117,7 @@ def _kept(case: Case, known: list[Floor]) -> list[Evidence]:
     alive = len(alive_at_the_end(case.facts, _hit_ns(case), {run.path.id for run in case.given_up}))
     least = [(floor, floor.kept - alive - floor.ours) for floor in known if not floor.unsettled]
     told = "and kept at least {:g} from before we hung up on anybody"
-    return [fact(f"{_held(case, floor).text}, {told.format(kept)}", floor.seqs) for floor, kept in least if kept > 0]
+    return [fact(f"{_held(case, floor).text}, {told.format(kept)}", floor.seqs) for floor, kept in least if kept > SAME]
 
 
 def _maybe_ours(floor: Floor, *, hung_up: bool) -> str:
