@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 
 ENOUGH_RIGHT = 3
 """Answers without a fault that must all have been right before a wrong one can be held against a target."""
-CANARIES, POISON = "canaries", "poison"
-"""What requests that belong to no group of the load are called."""
+CANARIES, POISON = "our canaries", "our poison"
+"""What requests that belong to no group of the load are called; no group's name has a space in it."""
+_OURS = {"canary": CANARIES, "poison": POISON}
 SHORT = 0.5
 """A prompt is short when the servers counted less than this share of the tokens per word that they counted before."""
 
+ENOUGH_FULL = 10
+"""Answers without a fault that must all have been of full length before it means anything that others end early."""
+EARLY, MOST = 0.5, 0.5
+"""An answer ended early with less than this share of the length; it means something when more than this share did."""
 FULL = "length"
 """The finish reason of an answer that has as many tokens as were asked for."""
 
@@ -68,6 +73,7 @@ def content(facts: Facts) -> Content:
     wrong += [Wrong(a, "differed from the answer it always got before") for a in other or ()]
     wrong += _short(facts, counted)
     wrong += _cut(facts, [a for a in answers if a.ok and a.finish == FULL and a.prompt_tokens is not None])
+    wrong += _ended_early(facts, [a for a in answers if a.ok and a.finish])
     wrong += _mute(facts, [a for a in answers if a.ok])
     by_answer = {w.answer.req: w for w in reversed(wrong)}  # the gravest of an answer comes first
     told = sorted(by_answer.values(), key=lambda w: (w.answer.ended_ns, w.answer.req))
@@ -161,6 +167,23 @@ def _cut(facts: Facts, answers: list[Answered]) -> list[Wrong]:
     return found
 
 
+def _ended_early(facts: Facts, answers: list[Answered]) -> list[Wrong]:
+    """Answers that end by themselves, after less than half, where every one of their kind had its full length before.
+
+    Some may, as a model pleases; when most of those since do, that is no model's pleasure.
+    """
+    found = []
+    for of_kind in _by_kind(answers).values():
+        fine = _without_fault(facts, of_kind)
+        since = [a for a in of_kind if a not in fine]
+        full = min((a.tokens for a in fine), default=0)
+        early = [a for a in since if a.finish != FULL and a.tokens < EARLY * full]
+        if len(fine) >= ENOUGH_FULL and all(a.finish == FULL for a in fine) and len(early) > MOST * len(since):
+            text = f"of the {count(full, 'token')} that all had before, as most since"
+            found += [Wrong(a, f"ended by itself ({a.finish}) after {a.tokens} {text}") for a in early]
+    return found
+
+
 def _context(answer: Answered) -> int:
     """Tokens that a request came to fill, by the server's own count."""
     return (answer.prompt_tokens or 0) + answer.tokens
@@ -200,7 +223,7 @@ def _by_kind(answers: Iterable[Answered]) -> dict[str, list[Answered]]:
     """Canaries, and the requests of each group."""
     found: dict[str, list[Answered]] = defaultdict(list)
     for answer in answers:
-        found[answer.group or CANARIES].append(answer)
+        found[_OURS.get(answer.kind, answer.group)].append(answer)
     return dict(sorted(found.items()))
 
 

@@ -65,7 +65,9 @@ class LoadRequest:
 
     path: str
     begun_ns: int
+    group: str = ""
     ended_ns: int | None = None
+    last_ns: int | None = None  # when its last token came
     tokens: int = 0
     ok: bool = False
     ended_by: str = ""
@@ -79,6 +81,7 @@ class Answered:
     """An answer to a canary or a user, and what its content shows."""
 
     req: str
+    kind: ev.RequestKind
     group: str  # empty for a canary
     path: str
     begun_ns: int
@@ -203,7 +206,7 @@ class Facts:
         elif event.kind == "poison":
             self.poison.setdefault(event.req, LoadRequest(event.path, begun))
         elif event.kind == "load" and event.req not in self.load:
-            self.load[event.req] = LoadRequest(event.path, begun)
+            self.load[event.req] = LoadRequest(event.path, begun, event.group)
             key = (event.cycle, event.group)
             self.group_began[key] = min(self.group_began.get(key, begun), begun)
 
@@ -222,11 +225,11 @@ class Facts:
         if event.content != "unchecked" or event.ok:
             self._answered(event, begun, ended)
         if event.kind == "load":
-            request = self.load.setdefault(event.req, LoadRequest(event.path, begun))
+            request = self.load.setdefault(event.req, LoadRequest(event.path, begun, event.group))
             # As of a canary: what was cut off ended when it was cut off, not with the last token before.
             request.ended_ns, request.tokens, request.ok = ended if event.ok else event.t_ns, event.tokens, event.ok
             request.ended_by, request.error, request.detail = event.ended_by, event.error, event.detail
-            request.seq = event.seq
+            request.last_ns, request.seq = event.last_ns, event.seq
             return
         canary = self.canaries.get(event.req) or self._canary(event.req, event.path, begun)
         canary.seqs.append(event.seq)
@@ -240,6 +243,7 @@ class Facts:
         self.answers.append(
             Answered(
                 req=event.req,
+                kind=event.kind,
                 group=event.group,
                 path=event.path,
                 begun_ns=begun_ns,

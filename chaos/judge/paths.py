@@ -85,7 +85,7 @@ def path_run(facts: Facts, path: ev.Path, window: Window, doubt: Doubt) -> PathR
         if before.state is State.SERVES:
             why = f"served until we hung up on open requests on leaving; {since_then(facts, path.id, cut)}"
             reading = Reading(State.UNDECIDED, why, window.anchor_ns, before.recovered_ns, ())
-    lost = lost_before(facts, path)
+    lost = lost_before(facts, path, under_load=True)
     if reading.state is State.LOSSY and lost.lost:
         why = f"{reading.why}, but {lost.text}"
         reading = Reading(State.UNDECIDED, why, window.anchor_ns, reading.recovered_ns, reading.culprits)

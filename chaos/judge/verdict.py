@@ -21,7 +21,7 @@ from chaos.judge.questions.damage import DAMAGE
 from chaos.judge.questions.reach import REACH
 from chaos.judge.questions.serving import SERVING
 from chaos.judge.questions.trust import TRUST
-from chaos.judge.questions.users import USERS
+from chaos.judge.questions.users import USERS, unasked_users
 from chaos.judge.rule import State
 from chaos.judge.saved import saved, unseen_inside
 from chaos.judge.threads import threads
@@ -168,5 +168,6 @@ def _not_examined(case: Case) -> tuple[str, ...]:
     told += unseen_inside(facts)
     told += [f"{run.node}: {run.why}, so nothing is expected of it" for run in case.workers if run.part is Part.APART]
     told += unexamined_content(facts)
+    told += unasked_users(case)
     told.append("speed: one run alone has no control arm to be slower than")
     return tuple(dict.fromkeys(told))

@@ -158,6 +158,45 @@ def test_an_answer_that_ended_by_itself_or_where_lengths_differ_anyway_is_not_cu
 
 
 @pytest.mark.parametrize(
+    ("before", "early", "outcome"),
+    [
+        pytest.param(10, 6, Outcome.CORRUPTED, id="most"),
+        pytest.param(10, 5, Outcome.HEALTHY, id="some"),
+        pytest.param(9, 6, Outcome.HEALTHY, id="too-few-before"),
+    ],
+)
+def test_when_most_answers_end_early_by_themselves_that_never_did_before_they_were_cut(before, early, outcome) -> None:
+    told = play().load(1)
+    user = {"t_ns": 0, "kind": "load", "path": "routed", "group": "agents"}
+
+    def ask(req: str, tokens: int, finish: str) -> None:
+        told.tell(ev.RequestStarted(**user, req=req, intended_ns=told.ns(told.now), sent_ns=told.ns(told.now)))
+        told.go(1).tell(ev.RequestEnded(**user, req=req, tokens=tokens, finish=finish))
+
+    for number in range(before):
+        ask(f"agents-s{number}-r0", 64, "length")
+    told.wave().go(10)
+    for number in range(10):
+        ask(f"agents-s{number}-r1", 3 if number < early else 64, "stop" if number < early else "length")
+    assert outcome == judge(told.recovered().finish()).outcome
+
+
+def test_a_group_may_be_called_what_we_call_our_own() -> None:
+    """Its answers are no canaries and no poison, whose other length would hide that theirs are cut."""
+    told = play(reply=FULL).load()
+    for name in ("canaries", "poison"):
+        user = {"t_ns": 0, "kind": "load", "path": "routed", "group": name}
+        for number in range(4):
+            full = number < 3
+            request = {**user, "req": f"{name}-{number}", "tokens": 64 if full else 3}
+            told.tell(
+                ev.RequestEnded(**request, finish="length", prompt_tokens=20), told.now - 1 if full else told.now + 9
+            )
+    verdict = judge(told.wave().recovered(20).finish())
+    assert "2 answers carried wrong content" in told_of(verdict)
+
+
+@pytest.mark.parametrize(
     ("counts", "outcome"), [((150, 157), Outcome.CORRUPTED), ((151, 151), Outcome.HEALTHY), (None, Outcome.HEALTHY)]
 )
 def test_an_answer_may_be_short_where_the_context_window_held_no_more(counts, outcome: Outcome) -> None:

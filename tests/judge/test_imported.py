@@ -316,6 +316,26 @@ def test_a_load_that_failed_where_no_fault_explains_it_is_doubt(failed, outcome)
     assert (outcome, Answer.NO if failed else Answer.YES) == (verdict.outcome, answer(verdict, "users-served"))
 
 
+@pytest.mark.parametrize(
+    ("begins", "ends", "failed", "outcome"),
+    [
+        pytest.param(1.0, 4.0, 500, Outcome.HEALTHY, id="within"),
+        pytest.param(-20.0, 40.0, 500, Outcome.INCONCLUSIVE, id="spans"),
+        pytest.param(-20.0, 40.0, 3, Outcome.HEALTHY, id="few"),
+    ],
+)
+def test_failures_of_a_load_that_outlives_the_reach_of_a_fault_are_not_all_its_doing(begins, ends, failed, outcome):
+    evidence = served(Evidence(), since=WAVE + 5)
+    told = ev.LoadTold(t_ns=0, from_ns=ns(WAVE + begins), sessions=20, completed=500, failed=failed)
+    assert outcome == evidence.tell(WAVE + ends, told).verdict().outcome
+
+
+@pytest.mark.parametrize(("goodput", "outcome"), [(0.95, Outcome.HEALTHY), (0.4, Outcome.INCONCLUSIVE)])
+def test_a_load_that_gets_through_much_less_than_before_is_not_served_as_before(goodput, outcome):
+    told = ev.LoadTold(t_ns=0, from_ns=ns(WAVE + 60), sessions=20, goodput=goodput)
+    assert outcome == served(Evidence()).tell(WAVE + 90, told).verdict().outcome
+
+
 @pytest.mark.parametrize(("aim", "landed"), [(20, Answer.YES), (31, Answer.NO)])
 def test_a_census_that_a_person_took_is_of_the_moment_that_the_person_says(aim, landed):
     evidence = served(Evidence())
