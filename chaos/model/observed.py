@@ -39,6 +39,7 @@ def check_observations(root: Mapping, known: Known | None) -> Iterator[Problem]:
     for load in members(root, "load"):
         yield from _check_load(load)
     yield from _check_actions(members(root, "actions"))
+    yield from _check_processes(members(root, "processes"), text_of(root, "date"))
     if known is not None:
         yield from _check_known(root, known)
 
@@ -197,6 +198,34 @@ def _check_actions(actions: list[Mapping]) -> Iterator[Problem]:
         if name is not None and did is not None and did_by_id.setdefault(name, did) != did:
             hint = "one id is one thing that was done, also several times"
             yield action.values["id"].mark.problem(f"{quoted(name)} is {did} here and {did_by_id[name]} before", hint)
+
+
+def _check_processes(looks: list[Mapping], day: str | None) -> Iterator[Problem]:
+    """No process is seen before it started, and none is alive and dead at once: at any moment a pid is one process."""
+    alive: dict[tuple[object, ...], bool] = {}
+    for look in looks:
+        at, started = _when(look, "at", day), _when(look, "started", day)
+        if at is None:
+            continue
+        if started is not None and started > at:
+            hint = "`at` is when somebody looked; of a process that came later write an entry of its own"
+            yield look.values["started"].mark.problem("it started after it was looked at", hint)
+        for told in (look, *(one for one in members(look, "children") if "pid" in one.values)):
+            pid = number_of(told, "pid")
+            process = (at, text_of(look, "node"), pid, started if pid is None else None)
+            lives = _lives(told)
+            if alive.setdefault(process, lives) != lives:
+                mark = key_mark(told, "alive" if "alive" in told.values else "state")
+                hint = "of two processes write the pid of each, of two looks the moment of each"
+                yield mark.problem("the same process is alive and dead at the same moment", hint)
+
+
+def _lives(told: Mapping) -> bool:
+    """Whether a process is said to live; one whose `state` is that of a dead one does not."""
+    alive = child(told, "alive")
+    if isinstance(alive, Scalar) and alive.value is False:
+        return False
+    return not (text_of(told, "state") or "").lstrip("<").startswith(("Z", "X", "zombie", "dead", "defunct"))
 
 
 def _check_known(root: Mapping, known: Known) -> Iterator[Problem]:

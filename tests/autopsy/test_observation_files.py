@@ -54,6 +54,24 @@ def problems(text: str) -> list[str]:
             "'a' is stop here and other before",
         ),
         ('health: [{at: "2026-02-31T14:01:00Z", node: decode-0}]', "'2026-02-31T14:01:00Z' is in no calendar"),
+        (
+            'processes: [{at: "14:01:00Z", node: decode-0, started: "14:01:01Z"}]',
+            "6:56: it started after it was looked at (`at` is when",
+        ),
+        (
+            ('processes: [{at: "14:01:00Z", node: decode-0, pid: 7}, '
+            '{at: "14:01:00Z", node: decode-0, pid: 7, alive: false}]'),
+            "6:98: the same process is alive and dead at the same moment (of two processes",
+        ),
+        (
+            'processes: [{at: "14:01:00Z", node: decode-0, alive: true}, {at: "14:01:00Z", node: decode-0, state: Zl}]',
+            "the same process is alive and dead at the same moment (of two processes",
+        ),
+        (
+            ('processes: [{at: "14:01:00Z", node: decode-0, children: '
+            '[{name: a, pid: 8}, {name: a, pid: 8, alive: false}]}]'),
+            "the same process is alive and dead at the same moment (of two processes",
+        ),
         ("outcome: wedged", "unknown key `outcome`"),
     ],
 )  # fmt: skip
@@ -99,3 +117,18 @@ def test_a_moment_is_what_it_says_in_any_zone():
     assert 1 == len({parse_moment(moment, None) for moment in moments})
     assert parse_moment("14:02:40.25Z", "2026-06-20") - parse_moment(moments[0], None) == 250_000_000
     assert "2026-06-20T14:02:40Z" == utc_text(parse_moment(moments[1], None))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        'at: "14:01:00Z", node: decode-0, pid: 8, alive: false',
+        'at: "14:01:00Z", node: decode-0, started: "14:00:30Z", alive: false',
+        'at: "14:01:01Z", node: decode-0, pid: 7, alive: false',
+        'at: "14:01:00Z", node: prefill-0, pid: 7, alive: false',
+        'at: "14:01:00Z", node: decode-0, pid: 7, started: "14:01:00Z"',
+    ],
+)
+def test_another_process_and_another_moment_contradict_nothing(other):
+    one = 'at: "14:01:00Z", node: decode-0, pid: 7'
+    assert [] == problems(f"{HEAD}processes: [{{{one}}}, {{{other}}}]\n")
