@@ -293,6 +293,13 @@ OFF: tuple[Off, ...] = (
     Off("metrics.rise", 0, "test_cases::test_a_long_prefill_with_red_health_is_overload"),
     Off("metrics._probes", 0, "test_judge_traps::test_tokens_of_our_own_probes_are_no_progress_of_users"),
     Off("metrics.open_requests", 0, "test_outcomes::test_our_own_hung_canaries_in_a_queue_are_no_leak"),
+    # strangers
+    Off("strangers.strangers", None, "test_floors::test_what_a_queue_holds_while_somebody_else_asks_may_be_theirs[theirs]"),
+    Off("strangers._served", [], "test_floors::test_what_a_queue_holds_while_somebody_else_asks_may_be_theirs[theirs]"),
+    Off("strangers._asked", 0, "test_floors::test_what_a_queue_holds_while_somebody_else_asks_may_be_theirs[our own]"),
+    Off("strangers._late", 0, "test_floors::test_what_a_queue_holds_while_somebody_else_asks_may_be_theirs[late ends of ours]"),
+    Off("strangers._fell", 0.0, "test_floors::test_what_a_queue_holds_while_somebody_else_asks_may_be_theirs[late ends of ours]"),
+    Off("strangers._fell", 1000.0, "test_floors::test_what_a_queue_holds_while_somebody_else_asks_may_be_theirs[theirs]"),
     # nobody
     Off("nobody.for_nobody", (), "test_outcomes::test_tokens_that_are_generated_while_nobody_waits_are_for_the_dead[for the dead]"),
     Off("nobody._left", True, "test_outcomes::test_tokens_that_are_generated_while_nobody_waits_are_for_the_dead[nobody left]"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 from build import METRICS, Play, waved
@@ -11,6 +13,9 @@ from test_judge_traps import changed
 from chaos.judge import judge
 from chaos.model import events as ev
 from chaos.model.outcomes import Answer, Outcome
+
+if TYPE_CHECKING:
+    from chaos.model.verdict import Verdict
 
 
 def levels(events: list[ev.AnyEvent], before: float, after: float) -> list[ev.AnyEvent]:
@@ -109,3 +114,55 @@ def test_a_queue_of_which_no_level_was_ever_read_is_listed(level, told):
     verdict = judge(events)
     assert Outcome.HEALTHY == verdict.outcome
     assert told is (line in verdict.not_examined)
+
+
+def asked_while_idle(
+    *,
+    foreign: int = 0,
+    own: int = 0,
+    left: int = 0,
+    drains: bool = False,
+    roles: tuple[str, ...] = ("prefill", "decode"),
+) -> Verdict:
+    """Decode keeps two requests, and one is counted each second of the idle time: others', ours, or what we left."""
+    told = waved()
+    told.backlog["decode-0"] = 2.0
+    told.recovered()
+    for session in range(24):
+        ended = ev.RequestEnded(
+            t_ns=0, req=f"s{session}", kind="load", path="routed", sent_ns=told.ns(9), error="killed", ended_by="fault"
+        )
+        told.tell(ended, 15.5)
+    told.backlog["prefill-0"] = 20.0 if drains else 0.0
+    told.phase("teardown").go(1).phase("idle")
+    for second in range(10):
+        if second < own:
+            sent, req = told.ns(told.now), f"own{second}"
+            start = ev.RequestStarted(t_ns=0, req=req, kind="poison", path="routed", intended_ns=sent, sent_ns=sent)
+            told.tell(start).tell(
+                ev.RequestEnded(t_ns=0, req=req, kind="poison", path="routed", sent_ns=sent, ended_by="server"),
+                told.now + 0.2,
+            )
+        rises = second < max(foreign, own, left)
+        for role in roles:
+            told.taken[f"{role}-0"] += rises
+        if rises and drains:
+            told.backlog["prefill-0"] = max(told.backlog["prefill-0"] - 4, 0)
+        told.quietly(1)
+    return judge(told.phase("last-canaries").go(6).finish(idle=False))
+
+
+@pytest.mark.parametrize(
+    ("idle", "outcome"),
+    [
+        pytest.param({}, Outcome.LEAKING, id="nobody's"),
+        pytest.param({"foreign": 8}, Outcome.INCONCLUSIVE, id="theirs"),
+        pytest.param({"foreign": 8, "roles": ("decode",)}, Outcome.LEAKING, id="on one side alone"),
+        pytest.param({"own": 8}, Outcome.LEAKING, id="our own"),
+        pytest.param({"left": 5, "drains": True}, Outcome.LEAKING, id="late ends of ours"),
+    ],
+)
+def test_what_a_queue_holds_while_somebody_else_asks_may_be_theirs(idle, outcome):
+    verdict = asked_while_idle(**idle)
+    assert outcome == verdict.outcome
+    assert (outcome is Outcome.INCONCLUSIVE) is ("somebody else uses it" in verdict.headline.lower())

@@ -11,6 +11,7 @@ from chaos.judge.metrics import SAME, name_of, open_requests
 from chaos.judge.nobody import for_nobody
 from chaos.judge.processes import MAY_BE_OURS, folded, passing_children, replaced_processes
 from chaos.judge.questions.answers import Answered, Question, fact, no, not_applicable, unknown, yes
+from chaos.judge.strangers import strangers
 from chaos.judge.stuck import alive_at_the_end, hung_up_early_ns
 from chaos.judge.threads import threads
 from chaos.judge.units import count, listed, span
@@ -76,10 +77,13 @@ def _leaking(case: Case) -> Answered:
 def _held_or_wasted(case: Case) -> Answered:
     got, more = _floors(case), [_rose(case, rising) for rising in rising_floors(case.facts)]
     more += [_generated(case, wasted) for wasted in for_nobody(case.facts)]
-    if not more:
-        return got
     held = got.evidence if got.outcome is Outcome.LEAKING else ()
-    return yes(*held, *more, outcome=Outcome.LEAKING)
+    others = strangers(case.facts)
+    if others and (held or more):
+        number, lasted = count(round(others.requests), "request"), span(others.lasted_s)
+        told = f"somebody else uses it: {number} in {lasted} of rest that are not ours"
+        return unknown(fact(told, others.seqs), *held, *more)
+    return yes(*held, *more, outcome=Outcome.LEAKING) if more else got
 
 
 def _floors(case: Case) -> Answered:
