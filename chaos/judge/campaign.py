@@ -66,12 +66,14 @@ def judge_campaign(
     speeds = compare(begun, trials, latencies or {})
     degraded = any(one.answer is Answer.YES for one in speeds)
     smallest = next((dose.dose for dose in doses if dose.broke and dose.broke.hits), "")
-    codes = [trial.exit_code for trial in trials]
+    spared = [trial for trial in trials if not _was_no_control(trial)]
+    codes = [trial.exit_code for trial in spared] + [ExitCode.INCONCLUSIVE] * (len(spared) < len(trials))
     if ended is None:
         codes.append(ExitCode.HARNESS_ERROR)
     elif ended.interrupted:
         codes.append(ExitCode.INTERRUPTED)
-    outcomes = [trial.outcome or Outcome.INCONCLUSIVE for trial in trials] or [Outcome.INCONCLUSIVE]
+    outcomes = [trial.outcome or Outcome.INCONCLUSIVE for trial in spared]
+    outcomes += [Outcome.INCONCLUSIVE] * (len(spared) < len(trials) or not trials)
     if degraded:
         outcomes.append(Outcome.DEGRADED)
         codes.append(ExitCode.AS_EXPECTED if Outcome.DEGRADED in begun.allow else ExitCode.VIOLATION)
@@ -126,6 +128,12 @@ def _why_not(verdict: Verdict) -> str:
         told = landed.evidence[0].text if landed and landed.evidence else "nothing tells"
         return f"the fault did not land: {told}"
     return "it is inconclusive" if verdict.outcome is Outcome.INCONCLUSIVE else ""
+
+
+def _was_no_control(trial: Trial) -> bool:
+    """Whether a control run only shows that its load went on where the fault would have ended it: that load is ours."""
+    slow = trial.outcome in (Outcome.OVERLOADED, Outcome.SLOW_RECOVERY)
+    return trial.arm == "control" and slow and not trial.counts
 
 
 def _made_up_to(
@@ -269,6 +277,10 @@ def _reasons(
     told += filter(None, (_without_the_fault(dose, what) for dose in doses))
     told += [f"{_name(trial)}: {trial.headline}" for trial in trials if trial.broke or _sick(trial)]
     told += [(f"{one.dose}: " if one.dose else "") + one.told for one in speeds]
+    if any(map(_was_no_control, trials)):
+        told.append(
+            "the control's sessions did not end by themselves in time: give them shorter answers (`max_tokens`)"
+        )
     not_counted = Counter(trial.why_not for trial in trials if not trial.counts)
     told += [f"not counted, {count(number, 'trial')}: {why}" for why, number in not_counted.most_common()]
     told += [f"{_name(trial)} broke, though it does not count" for trial in trials if trial.broke and not trial.counts]

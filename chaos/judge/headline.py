@@ -68,8 +68,8 @@ def reasons(case: Case, outcome: Outcome, findings: Sequence[Finding], found: Se
     told += [_wave(wave) for wave in waves(case) if wave.phases]
     for finding in findings:
         news = [e.text for e in finding.evidence if e.text not in told]
-        if finding.outcome not in (None, outcome, Outcome.INCONCLUSIVE) and finding.evidence:
-            told.append(f"also {finding.outcome}" + (f": {news[0]}" if news else ""))
+        if finding.outcome not in (None, outcome, Outcome.INCONCLUSIVE) and news:
+            told.append(f"also {finding.outcome}: {news[0]}")
     if outcome.violation:
         doubts = [f for f in findings if f.required and _in_doubt(f) and f.id not in _FOLLOWS_FROM_FAILURE]
         told += [f"not established: {f.question[:-1].lower()}: {e.text}" for f in doubts for e in f.evidence[:1]]

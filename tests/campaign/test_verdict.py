@@ -105,6 +105,23 @@ def test_what_the_control_does_tells_whether_the_fault_is_to_blame(fault, contro
     assert 6 == told.doses[0].made
 
 
+@pytest.mark.parametrize(
+    ("outcome", "landed", "code"),
+    [
+        (Outcome.OVERLOADED, Answer.NO, ExitCode.INCONCLUSIVE),
+        (Outcome.OVERLOADED, Answer.NOT_APPLICABLE, ExitCode.VIOLATION),
+        (Outcome.WEDGED, Answer.NO, ExitCode.VIOLATION),
+    ],
+)
+def test_a_control_whose_own_load_would_not_end_says_nothing_of_the_target(outcome, landed, code) -> None:
+    campaign = begun(trials=2)
+    runs = (campaign.runs[0], msgspec.structs.replace(campaign.runs[1], arm="control"))
+    control = verdict(outcome, landed=landed)
+    told = judge_campaign(msgspec.structs.replace(campaign, runs=runs), {1: FINE, 2: control}, (), DONE)
+    assert (code, code is ExitCode.INCONCLUSIVE) == (told.exit_code, told.outcome is Outcome.INCONCLUSIVE)
+    assert any("give them shorter answers" in reason for reason in told.reasons) == (code is ExitCode.INCONCLUSIVE)
+
+
 def test_where_nothing_broke_or_no_control_was_played_nobody_is_to_blame() -> None:
     reasons = (*both_arms(0, 0).reasons, *judge_campaign(begun(), {1: WEDGED}, (), DONE).reasons)
     assert not any("without the fault" in reason for reason in reasons)
