@@ -84,7 +84,8 @@ def _runs(runs: Sequence[Run], scenario: Scenario, plan: Plan) -> Iterable[tuple
         yield "takes", f"{_span(least_s)} to {_span(most_s)}" + _and_the_load(scenario)
         return
     for dose in dict.fromkeys(run.planned.dose for run in runs if run.planned.dose):
-        yield "dose", f"{dose}: {sum((run.planned.dose, run.planned.arm) == (dose, 'fault') for run in runs)} trials"
+        trials = sum((run.planned.dose, run.planned.arm) == (dose, "fault") for run in runs)
+        yield "dose", f"{dose}: {trials} trial{'s' * (trials != 1)}"
     until = ", until the first that breaks" if scenario.trials.until else ""
     controls = sum(run.planned.arm == "control" for run in runs)
     of_control = f", {controls} of them of the control arm, without the fault" if controls else ""

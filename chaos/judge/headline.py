@@ -191,8 +191,9 @@ def _overloaded(case: Case, _outcome: Outcome, _findings: Sequence[Finding]) -> 
     busy = [run for run in case.runs if case.overloaded(run)]
     worst = max(seen.age_s for run in busy for seen in run.culprits)
     limit = span(case.facts.plan.canary_deadline_s)
+    are = "is" if len({run.path.id for run in busy}) == 1 else "are"
     return (
-        f"{_paths(busy)} is busy, not stuck: fresh requests wait up to {span(worst)} (limit {limit}) "
+        f"{_paths(busy)} {are} busy, not stuck: fresh requests wait up to {span(worst)} (limit {limit}) "
         "behind users' work that progresses"
     )
 

@@ -51,7 +51,8 @@ def latency(events: Iterable[ev.AnyEvent]) -> Latency:
             continue
         fit = [request for request in ended if request.ok and seen.timed(who, request)]
         if len(fit) < ENOUGH or len(fit) < FIT_SHARE * len(ended):
-            unfit.append(f"we were fit to time {len(fit)} of {count(len(ended), 'request')} of {group}")
+            why = "too few" if len(ended) < ENOUGH else "we were not fit to time the rest"
+            unfit.append(f"only {len(fit)} of {count(len(ended), 'request')} of {group} could be timed, {why}")
             continue
         medians[f"{group}: time to first token"] = statistics.median(map(_first_ms, fit))
         gaps = [request.gaps.p50_ms for request in fit if request.gaps and request.gaps.n and seen.paced(who, request)]

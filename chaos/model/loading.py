@@ -36,6 +36,13 @@ MAX_PROBLEMS = 100
 M = TypeVar("M", bound=Section)
 
 
+_OWN_KEYS: dict[type[Section], tuple[str, frozenset[str]]] = {
+    Scenario: ("a scenario", frozenset({"load", "timeline"})),
+    Target: ("a target file", frozenset({"router", "prefill", "decode"})),
+}
+"""Keys that only one of the two kinds has."""
+
+
 def parse_scenario(
     text: bytes | str, file: str, overrides: Sequence_[str] = (), *, known: Known | None = None
 ) -> Scenario:
@@ -91,6 +98,7 @@ def _load(
     checks: Callable[[Mapping], Iterator[Problem]],
 ) -> M:
     tree = parse_yaml(text, file)
+    _refuse_another_kind(model, tree)
     problems: list[Problem] = []
     for wish in overrides:
         try:
@@ -102,6 +110,17 @@ def _load(
     if problems or value is None:
         raise InvalidFile(_tidied(problems, file))
     return value
+
+
+def _refuse_another_kind(model: type[Section], tree: Mapping) -> None:
+    """A target where a scenario is wanted has only unknown keys, and the other way round: say what it is instead."""
+    if model not in _OWN_KEYS or tree.keys.keys() & _OWN_KEYS[model][1]:
+        return
+    for other, (name, keys) in _OWN_KEYS.items():
+        if other is not model and tree.keys.keys() & keys:
+            wanted = _OWN_KEYS[model][0]
+            hint = "`pdchaos run SCENARIO --target TARGET`: are the two swapped?"
+            raise InvalidFile([tree.mark.problem(f"this is {name}, and {wanted} is wanted here", hint)])
 
 
 def validate(model: type[M], tree: Mapping) -> tuple[M | None, list[Problem]]:

@@ -620,3 +620,28 @@ def test_a_damaged_file_gives_a_model_or_positioned_problems(sample: tuple, at: 
 @given(st.text("abelodsxt.=[]{}'\" 0159>~-", max_size=30))
 def test_any_override_gives_a_model_or_positioned_problems(override: str) -> None:
     problems_of(parse_scenario, SCENARIO, "s.yaml", [override])
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "told"),
+    [
+        (
+            parse_scenario,
+            "version: 1\nrouter: {url: 'http://a:1'}\n",
+            "this is a target file, and a scenario is wanted",
+        ),
+        (parse_target, "version: 1\nload: []\ntimeline: []\n", "this is a scenario, and a target file is wanted"),
+    ],
+)
+def test_a_file_of_the_other_kind_is_called_what_it_is(parse, text, told):
+    with pytest.raises(InvalidFile) as raised:
+        parse(text, "f.yaml")
+    (problem,) = raised.value.problems
+    assert told in problem.message
+    assert "swapped" in problem.hint
+
+
+def test_a_scenario_with_one_key_of_a_target_is_still_read_as_a_scenario():
+    with pytest.raises(InvalidFile) as raised:
+        parse_scenario("version: 1\nname: a\nload: []\nrouter: {}\n", "f.yaml")
+    assert any("router" in problem.message for problem in raised.value.problems)

@@ -42,4 +42,5 @@ class ShamFault(Fault):
         if self.group is None:
             return Measured(ok=True, facts={"done": "nothing"})
         gone = not self.kit.fleet.agent(self.group).alive
-        return Measured(ok=gone, facts={"group": "left" if gone else "still there"})
+        detail = "" if gone else f"the sessions of {self.group} are still there"
+        return Measured(ok=gone, facts={"group": "left" if gone else "still there"}, detail=detail)

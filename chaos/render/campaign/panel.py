@@ -67,7 +67,8 @@ class CampaignPanel:
         campaign = self.campaign
         doses = [line for dose in campaign.doses[:MOST_DOSES] for line in _dose(dose, several=len(campaign.doses) > 1)]
         yield "trials", doses
-        yield "speed", [f"{one.dose}: {one.told}" if one.dose else one.told for one in campaign.speed]
+        speeds = [(f"{one.dose}: " if one.dose else "", one.told.removeprefix("speed ")) for one in campaign.speed]
+        yield "speed", ["".join(parts) for parts in speeds]
         reasons = [f"{BULLET} {reason}" for reason in campaign.reasons if not _is_a_dose(campaign, reason)]
         if len(reasons) > MOST_REASONS:
             more = len(reasons) - MOST_REASONS + 1
