@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from chaos.model.errors import InvalidFile, UserError
+from chaos.model.errors import InvalidFile, Unfit, UserError
 
 if TYPE_CHECKING:
     from chaos.model.errors import PdchaosError
@@ -23,7 +23,13 @@ def tell(error: PdchaosError) -> None:
         _print(error.message)
         complain(f"{count} problem{'s' if count > 1 else ''}; nothing was started")
         return
-    complain(error.message if isinstance(error, UserError) else f"harness error: {error.message}")
+    objections = error.message.split("; ") if isinstance(error, Unfit) else []
+    if len(objections) > 1:
+        complain(f"{len(objections)} objections to the target:")
+        for objection in objections:
+            _print(f"  - {objection}")
+    else:
+        complain(error.message if isinstance(error, UserError) else f"harness error: {error.message}")
     if error.hint:
         _print(f"  hint: {error.hint}")
 

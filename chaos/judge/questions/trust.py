@@ -51,6 +51,9 @@ def _run_completed(case: Case) -> Answered:
         return yes(fact("the run went to its end", [ended.seq]))
     if why := stopped(case):
         return no(fact(f"the run was {why}", [ended.seq]), outcome=Outcome.INCONCLUSIVE)
+    if ended.status == RunStatus.UNFIT:
+        objections = [one for one in ended.reason.split("; ") if one] or ["the target was unfit"]
+        return no(*(fact(one, [ended.seq]) for one in objections), outcome=Outcome.INCONCLUSIVE)
     why = f": {ended.reason}" if ended.reason else ""
     return no(fact(f"the run ended as {ended.status}{why}", [ended.seq]), outcome=Outcome.INCONCLUSIVE)
 
