@@ -103,7 +103,7 @@ def test_everybody_goes_through_the_hosts_in_the_same_order() -> None:
 @needs_sshd
 async def test_the_lock_of_a_run_whose_connection_is_gone_blocks_nobody(sshd: Sshd) -> None:
     """Without a folder of its own: a remote process knows nothing of this one's. The keys are of nobody else."""
-    urls = [{"url": f"http://lock-test-{sshd.port}:{n}"} for n in range(3)]
+    urls = [{"url": f"http://lock-test-{sshd.port}:{n}"} for n in (1, 2, 3)]
     servers = {"router": urls[0], "prefill": urls[1:2], "decode": urls[2:]}
     unique = Target.model_validate({"version": 1, "name": "shared", **servers})
     here = Hosts.here(unique)

@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import pytest
 
@@ -83,3 +85,23 @@ def test_what_ends_the_waiting_makes_the_run_leave_at_once_first() -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     assert ("TimeIsUpError", False) == (work.ended_by, interrupt.blindly.is_set())
+
+
+def test_what_comes_before_anybody_waits_keeps_the_run_from_beginning(monkeypatch) -> None:
+    class TimeIsUpError(BaseException):
+        pass
+
+    class Struck(ThreadPoolExecutor):
+        def submit(self, *args: object, **more: object) -> NoReturn:
+            super().submit(*args, **more)  # type: ignore[arg-type]
+            raise TimeIsUpError
+
+    begun = []
+
+    async def run() -> None:
+        begun.append(True)
+
+    monkeypatch.setattr("chaos.launch.aside.ThreadPoolExecutor", Struck)
+    with pytest.raises(TimeIsUpError):
+        run_aside(run(), Interrupt(lambda _: None))
+    assert [] == begun
