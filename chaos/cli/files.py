@@ -11,7 +11,7 @@ from rich.table import Table
 from chaos import library
 from chaos.launch.telling import complain, tell
 from chaos.model.errors import UsageError, UserError
-from chaos.model.loading import parse_observations, parse_pack, parse_scenario, parse_target
+from chaos.model.loading import TARGET_KEYS, parse_observations, parse_pack, parse_scenario, parse_target
 from chaos.model.outcomes import ExitCode
 from chaos.model.schema import KINDS, json_schema
 from chaos.model.yamlpos import parse_yaml, plain
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from chaos.model.target import Target
 
 OBSERVATIONS_KEYS = {"watched", "deployment", "requests", "scrapes"}
-TARGET_KEYS = {"router", "prefill", "decode"}
 PACK_KEYS = {"signatures", "metrics", "endpoints", "gauge_lag"}
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.judge.canaries import Away, Fate, Seen, look
-from chaos.judge.content import first_fault_ns
 from chaos.judge.units import ns
-from chaos.judge.windows import load_start
+from chaos.judge.windows import first_fault_ns, load_start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chaos.judge.content import first_fault_ns
 from chaos.judge.deeds import DYING_S, dying_words, sent_by_us
 from chaos.judge.leaving import cut_short
 from chaos.judge.processes import last_death_ns
 from chaos.judge.questions.damage import is_fatal
 from chaos.judge.threads import threads
 from chaos.judge.units import ns
-from chaos.judge.windows import load_start
+from chaos.judge.windows import first_fault_ns, load_start
 from chaos.model.outcomes import Outcome
 from chaos.model.verdict import Cause
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chaos.judge.units import count
-from chaos.judge.windows import load_start
+from chaos.judge.windows import first_fault_ns, load_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,13 +79,6 @@ def content(facts: Facts) -> Content:
     told = sorted(by_answer.values(), key=lambda w: (w.answer.ended_ns, w.answer.req))
     comparable = other is not None or any(a.content == "ok" for a in echoes)
     return Content((*echoes, *known), tuple(told), tuple(promise), tuple(uncounted), comparable)
-
-
-def first_fault_ns(facts: Facts) -> int | None:
-    """When a fault first touched anything."""
-    moments = [fired.ordered_ns for fired in facts.fired.values()]
-    moments += [step.t_ns for step in facts.steps if step.stage == "applied" and step.ok]
-    return min(moments, default=None)
 
 
 def _missing(facts: Facts, echoes: list[Answered], uncounted: list[str]) -> tuple[list[Answered], list[Answered]]:

@@ -35,6 +35,13 @@ class Window:
         return self.anchor_ns + ns(plan.recover_within_s)
 
 
+def first_fault_ns(facts: Facts) -> int | None:
+    """When a fault first touched anything."""
+    moments = [fired.ordered_ns for fired in facts.fired.values()]
+    moments += [step.t_ns for step in facts.steps if step.stage == "applied" and step.ok]
+    return min(moments, default=None)
+
+
 def windows(facts: Facts, now_ns: int | None = None) -> tuple[Window, ...]:
     """The windows of all cycles begun so far, in order; `now_ns` is the horizon while a run still watches."""
     horizon = max(facts.last_ns or 0, now_ns or 0)

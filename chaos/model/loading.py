@@ -36,9 +36,10 @@ MAX_PROBLEMS = 100
 M = TypeVar("M", bound=Section)
 
 
+TARGET_KEYS = frozenset({"router", "prefill", "decode"})
 _OWN_KEYS: dict[type[Section], tuple[str, frozenset[str]]] = {
     Scenario: ("a scenario", frozenset({"load", "timeline"})),
-    Target: ("a target file", frozenset({"router", "prefill", "decode"})),
+    Target: ("a target file", TARGET_KEYS),
 }
 """Keys that only one of the two kinds has."""
 

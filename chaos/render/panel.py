@@ -100,7 +100,7 @@ class VerdictPanel:
             yield "side", [_Line(verdict.wedge.side or "unknown", style="bold")]
         likely, signs = words.causes_and_signs(verdict)
         yield "cause", list(_cause_lines(likely[:MOST_CAUSES]))
-        yield "logged", list(_cause_lines(signs[: MOST_CAUSES - len(likely)] if len(likely) < MOST_CAUSES else ()))
+        yield "logged", list(_cause_lines(signs[: max(MOST_CAUSES - len(likely), 0)]))
         yield "waves", list(self._wave_lines())
         yield "paths", list(self._path_lines())
         yield "saved", [_Line(told, BULLET) for told in _cut(words.saved_words(verdict), MOST_SAVED, "snapshot")]

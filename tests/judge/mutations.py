@@ -162,7 +162,7 @@ OFF: tuple[Off, ...] = (
     Off("content.ENOUGH_RIGHT", 3000, "test_content::test_a_target_said_to_echo_is_held_to_it_under_any_load"),
     Off("content.SHORT", 0, "test_content::test_an_answer_to_a_prompt_of_one_token_is_corrupted_where_servers_count_prompts"),
     Off("content.SHORT", 500.0, "test_content::test_a_server_that_never_counts_prompts_is_not_held_to_it"),
-    Off("content.first_fault_ns", None, "test_content::test_found_out_in_the_baseline_a_missing_codeword_counts_only_after_it_was_repeated_under_load"),
+    Off("windows.first_fault_ns", None, "test_content::test_found_out_in_the_baseline_a_missing_codeword_counts_only_after_it_was_repeated_under_load"),
     Off("content._missing", ([], []), "test_content::test_a_target_said_to_echo_is_held_to_it_under_any_load"),
     Off("content._other", None, "test_content::test_another_answer_to_the_same_question_counts_where_it_was_the_same_at_rest_and_under_load[auto]"),
     Off("content._short", [], "test_content::test_an_answer_to_a_prompt_of_one_token_is_corrupted_where_servers_count_prompts"),

@@ -35,7 +35,7 @@ def _users_served(case: Case) -> Answered:
     reaches = [reach for window in case.windows for reach in _reaches(case, window)]
     counted, aside = _counted(case, reaches)
     told = _told(case, reaches)
-    spoilt = _spoilt(case, reaches)
+    spoilt = _spoilt(case, told, reaches)
     if spoilt is not None:
         return spoilt
     if not _had_load(case):
@@ -68,9 +68,8 @@ def _told(case: Case, reaches: list[_Reach]) -> list[LoadTold]:
     ]
 
 
-def _spoilt(case: Case, reaches: list[_Reach]) -> Answered | None:
+def _spoilt(case: Case, told: list[LoadTold], reaches: list[_Reach]) -> Answered | None:
     """What loads that were counted as a whole say against the target; None: nothing."""
-    told = _told(case, reaches)
     lost = [load for load in told if load.failed and load.failed > TOLERATED_SHARE * _ended(load)]
     if lost:
         many = "; ".join(f"{load.failed} of {count(_ended(load), 'user request')}" for load in lost)
